@@ -1,0 +1,1 @@
+"""Measure, draw, audit, shrink and prove things about neural networks."""

@@ -1,0 +1,1 @@
+"""The `rankscope` command: one module per subcommand."""

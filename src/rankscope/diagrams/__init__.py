@@ -1,0 +1,1 @@
+"""The common language: networks of named tensors that are drawn, priced, cut and run."""

@@ -1,0 +1,137 @@
+"""What a diagram is made of: indices, nodes, convolutions and regions."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rankscope.diagrams.functions import Function
+
+
+class IndexKind(StrEnum):
+    """What an index counts; decides the colour of its wire."""
+
+    GENERIC = "generic"
+    FEATURE = "feature"
+    SEQUENCE = "sequence"
+    HEAD = "head"
+    RANK = "rank"
+    BATCH = "batch"
+    SPACE = "space"
+
+
+class Role(StrEnum):
+    """What a tensor is for; decides its shape and whether its entries are counted."""
+
+    DATA = "data"
+    PARAMETER = "parameter"
+    CORE = "core"
+    CONSTANT = "constant"
+    RESULT = "result"
+
+
+PARAMETER_ROLES = (Role.PARAMETER, Role.CORE)
+
+
+@dataclass(frozen=True)
+class Index:
+    """One wire. Indices that share a `symbol` share a size; `label` is TeX without dollars."""
+
+    name: str
+    size: int | None = None
+    symbol: str | None = None
+    kind: IndexKind = IndexKind.GENERIC
+    label: str | None = None
+
+    @property
+    def tex(self) -> str:
+        """What is written beside the wire."""
+        return self.label or self.symbol or self.name
+
+
+@dataclass(frozen=True)
+class Node:
+    """One tensor; `indices` are its axes in order, and may repeat (a diagonal or a trace).
+
+    Args:
+        name: its identity in the diagram.
+        indices: one index name per axis.
+        role: what it is for.
+        label: TeX without dollars; by default the name in bold.
+        array: the array that holds its entries, by default `name`; nodes that share an array
+            are counted once. The array is reshaped to the sizes of `indices`.
+        rows: take only these rows (start, stop) of the array before reshaping.
+        is_one_hot: the array holds integers, and the last index runs over their values.
+        narrow_side: for an isometry, the index on its small side (drawn as a triangle).
+        fill: for a constant, the value of every entry.
+    """
+
+    name: str
+    indices: tuple[str, ...]
+    role: Role = Role.PARAMETER
+    label: str | None = None
+    array: str | None = None
+    rows: tuple[int, int] | None = None
+    is_one_hot: bool = False
+    narrow_side: str | None = None
+    fill: float = 1.0
+
+    @property
+    def source(self) -> str:
+        """Name of the array that holds the entries."""
+        return self.array or self.name
+
+    @property
+    def tex(self) -> str:
+        """What is written in the node."""
+        return self.label or rf"\mathbf{{{self.name}}}"
+
+
+@dataclass(frozen=True)
+class Convolution:
+    r"""Joins legs `input` and `kernel` into leg `output`, as PyTorch does (cross-correlation).
+
+    .. math:: h = \text{stride}\cdot h' + \text{dilation}\cdot k - \text{padding}_0
+
+    with h on `input`, k on `kernel`, h' on `output`. `padding` is (before, after).
+    """
+
+    name: str
+    input: str
+    kernel: str
+    output: str
+    stride: int = 1
+    padding: tuple[int, int] = (0, 0)
+    dilation: int = 1
+    padding_mode: str = "zeros"
+
+    @property
+    def indices(self) -> tuple[str, str, str]:
+        """Input, kernel and output leg."""
+        return (self.input, self.kernel, self.output)
+
+    def output_size(self, input_size: int, kernel_size: int) -> int:
+        """Length of the output leg; zero or less when the kernel does not fit."""
+        reach = self.dilation * (kernel_size - 1) + 1
+        return (input_size + sum(self.padding) - reach) // self.stride + 1
+
+
+@dataclass(frozen=True)
+class Region:
+    """A barrier: members are contracted, scaled, masked, then sent through `function`.
+
+    Args:
+        name: its identity in the diagram; elsewhere it is used like a tensor.
+        members: names of nodes, convolutions and regions inside.
+        function: what is applied to the finished value.
+        over: the legs that the function normalizes; they must leave the region.
+        scale: an expression in symbols, for example "D**-0.5".
+        causal: (query, key): entries whose key position is after the query position become -inf.
+        label: TeX for its tag; by default made from the function.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    function: Function
+    over: tuple[str, ...] = ()
+    scale: str | None = None
+    causal: tuple[str, str] | None = None
+    label: str | None = None

@@ -1,0 +1,62 @@
+"""Every error this package raises on purpose."""
+
+
+class RankscopeError(Exception):
+    """Base class, so that callers can catch all of ours at once.
+
+    `exit_code` is what the command line returns: 2 when the request is wrong, 1 when it failed.
+    """
+
+    exit_code = 2
+
+
+class RequestError(RankscopeError, ValueError):
+    """A command was asked for something that it cannot understand."""
+
+
+class DiagramError(RankscopeError, ValueError):
+    """Nodes, indices, regions and convolutions do not fit together."""
+
+
+class SizeError(RankscopeError, ValueError):
+    """A size is missing, contradictory, or not a positive integer."""
+
+
+class EinsumError(RankscopeError, ValueError):
+    """An einsum string cannot be read, or a diagram cannot be written as one."""
+
+
+class FamilyError(RankscopeError, ValueError):
+    """A family of diagrams is unknown, or was asked for with settings that do not fit."""
+
+
+class UnsupportedModuleError(RankscopeError, TypeError):
+    """A PyTorch module cannot be written as a tensor diagram; the message says which and why."""
+
+
+class ContractionError(RankscopeError, ValueError):
+    """A contraction cannot be carried out in the order asked for."""
+
+
+class LayoutError(RankscopeError, ValueError):
+    """A picture was asked for with hints that do not fit the diagram."""
+
+
+class ImportPathError(RankscopeError, ImportError):
+    """A `package.module:factory` path does not lead to a module."""
+
+
+class OutputError(RankscopeError, OSError):
+    """A file cannot be written."""
+
+
+class MissingExtraError(RankscopeError, ImportError):
+    """An optional package is needed that is not installed."""
+
+    def __init__(self, *, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs {package}, which is not installed. "
+            f"Install it with: pip install 'rankscope[{extra}]'"
+        )
+        self.package = package
+        self.extra = extra
