@@ -47,8 +47,8 @@ def resized(diagram: Diagram, sizes: Mapping[str, int]) -> tuple[Index, ...]:
     found = []
     for index in diagram.indices:
         # A name is more specific than a symbol that several indices share.
-        size = sizes.get(index.name) or sizes.get(index.symbol or index.name) or index.size
-        found.append(replace(index, size=size))
+        given = sizes.get(index.name) or sizes.get(index.symbol or index.name)
+        found.append(replace(index, size=given or index.size))
     return tuple(found)
 
 
