@@ -60,3 +60,9 @@ class MissingExtraError(RankscopeError, ImportError):
         )
         self.package = package
         self.extra = extra
+
+
+class FactoryError(RankscopeError, RuntimeError):
+    """A user's factory raised an error of its own."""
+
+    exit_code = 1

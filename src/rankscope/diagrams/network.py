@@ -7,8 +7,8 @@ are private to each diagram; only arrays pass between steps.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Node, Role
@@ -161,3 +161,38 @@ def input_arrays(drawable: Drawable) -> tuple[str, ...]:
     made = {step.name for step in network.steps}
     read = [node.source for node in nodes_of(network) if node.role is Role.DATA]
     return tuple(name for name in dict.fromkeys(read) if name not in made)
+
+
+def drawable_with_sizes(drawable: Drawable, sizes: Mapping[str, int]) -> Drawable:
+    """Give sizes to symbols or indices wherever they occur.
+
+    Raises:
+        SizeError: if a name occurs nowhere.
+    """
+    if not sizes:
+        return drawable
+    used: set[str] = set()
+    resized = _resize(drawable, sizes, used)
+    for name in sizes:
+        if name not in used:
+            raise SizeError(f"{drawable.name!r} has no index or symbol {name!r}.")
+    return resized
+
+
+def _resize(drawable: Drawable, sizes: Mapping[str, int], used: set[str]) -> Drawable:
+    match drawable:
+        case Diagram():
+            known = {*drawable.index_by_name, *drawable.symbols}
+            mine = {name: size for name, size in sizes.items() if name in known}
+            used.update(mine)
+            return drawable.with_sizes(**mine)
+        case Sum():
+            terms = tuple(
+                replace(term, diagram=_resize(term.diagram, sizes, used)) for term in drawable.terms
+            )
+            return replace(drawable, terms=terms)
+        case Network():
+            steps = tuple(
+                replace(step, body=_resize(step.body, sizes, used)) for step in drawable.steps
+            )
+            return replace(drawable, steps=steps)

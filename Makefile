@@ -1,0 +1,35 @@
+# Two commands do everything on a fresh machine: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+# All extras, so that no test is skipped for a missing package.
+EXTRAS := draw,paths,dev
+INSTALLED := .venv/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint gallery bench clean
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/tour.py demo-output
+
+test: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+gallery: $(INSTALLED)
+	$(BIN)/python docs/make_gallery.py
+
+bench: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+# The stamp is newer than what was installed from, or everything is installed again.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	touch $(INSTALLED)
+
+clean:
+	rm -rf .venv demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,82 @@
+"""Make the pictures and tables of docs/diagrams.md: `make gallery`."""
+
+from pathlib import Path
+
+from torch import nn
+
+import rankscope
+from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.families import FAMILIES, build_family
+from rankscope.diagrams.layout import View
+from rankscope.diagrams.network import Drawable
+from rankscope.diagrams.storyboard import storyboard
+from rankscope.diagrams.svg import to_svg
+from rankscope.diagrams.themes import DARK, PRINT
+from rankscope.diagrams.writing import write_atomically
+
+HERE = Path(__file__).parent
+PICTURES = HERE / "pictures"
+START, END = "<!-- gallery: made by docs/make_gallery.py -->", "<!-- end of gallery -->"
+SIZED = {"N": 512, "M": 512, "F": 768}
+
+
+class PerceptronWithResidual(nn.Module):
+    """Linear, ReLU, Linear, added to the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(64, 256)
+        self.outer = nn.Linear(256, 64)
+
+    def forward(self, inputs: "rankscope.Tensor") -> "rankscope.Tensor":
+        """Residual block."""
+        return inputs + self.outer(self.inner(inputs).relu())
+
+
+def extras() -> dict[str, Drawable]:
+    """Pictures beyond the families."""
+    convolutional = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)
+    )
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(256, 8, 1024, batch_first=True), 12, enable_nested_tensor=False
+    )
+    return {
+        "einsum": rankscope.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
+        "residual": rankscope.from_module(PerceptronWithResidual().eval(), (10, 64)),
+        "convolutional": rankscope.from_module(convolutional.eval(), (1, 3, 8, 8)),
+        "transformer": rankscope.from_module(encoder.eval(), (1, 128, 256)),
+    }
+
+
+def main() -> None:
+    """Draw everything and rewrite the gallery section."""
+    PICTURES.mkdir(exist_ok=True)
+    lines = []
+    for name, family in FAMILIES.items():
+        rankscope.draw(build_family(name, {}), PICTURES / f"{name}.svg")
+        settings = " ".join(setting.name for setting in family.settings)
+        lines += [f"### {name}", "", family.summary, "", f"Settings: `{settings}`.", ""]
+        lines += [f"![{family.title}](pictures/{name}.svg)", ""]
+    for name, drawable in extras().items():
+        rankscope.draw(drawable, PICTURES / f"{name}.svg")
+    attention = build_family("multi-head", SIZED | {"H": 12, "D": 64})
+    rankscope.draw(attention, PICTURES / "multi-head-dark.svg", theme=DARK)
+    rankscope.draw(attention, PICTURES / "multi-head-print.svg", theme=PRINT)
+    sized = View(show_sizes=True, width_by_size=True)
+    rankscope.draw(attention, PICTURES / "multi-head-sizes.svg", view=sized)
+    single = build_family("single-head", SIZED | {"D": 64})
+    story = storyboard(single, plan_contraction(single))
+    write_atomically(PICTURES / "storyboard.svg", to_svg(story).encode())
+    train = build_family("tensor-train", {"order": 6, "size": 4, "rank": 3})
+    cut = rankscope.minimal_cut(train, ("i1", "i3", "i5"), ("i2", "i4", "i6"))
+    rankscope.draw(train, PICTURES / "cut.svg", view=View(cut=cut.indices))
+    page = HERE / "diagrams.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(START)
+    _, _, after = rest.partition(END)
+    text = before + START + "\n\n" + "\n".join(lines) + "\n" + END + after
+    write_atomically(page, text.encode())
+
+
+if __name__ == "__main__":
+    main()

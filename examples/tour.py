@@ -1,0 +1,80 @@
+"""A tour in one minute: draw, price, run and read networks. `make demo` runs it.
+
+Usage: python examples/tour.py [FOLDER]
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from torch import nn
+
+import rankscope
+from rankscope.diagrams.network import Drawable
+
+ATTENTION = {"N": 512, "M": 512, "F": 768}
+FORMS: dict[str, Drawable] = {
+    "multi-head, H=12, D=64": rankscope.family("multi-head", **ATTENTION, H=12, D=64),
+    "CP form, R=DH=768": rankscope.family("cp-attention", **ATTENTION, R=768),
+    "CP form, R=H=12": rankscope.family("cp-attention", **ATTENTION, R=12),
+}
+PICTURES: dict[str, Drawable] = {
+    "multi-head.svg": FORMS["multi-head, H=12, D=64"],
+    "multi-head.html": FORMS["multi-head, H=12, D=64"],
+    "multi-head.tikz": FORMS["multi-head, H=12, D=64"],
+    "tucker2-conv.pdf": rankscope.family("tucker2-conv"),
+    "tensor-train.png": rankscope.family("tensor-train"),
+    "tensor-ring.svg": rankscope.family("tensor-ring"),
+    "single-head.gif": rankscope.family("single-head", **ATTENTION, D=64),
+    "einsum.svg": rankscope.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
+}
+
+
+def price(console: Console) -> None:
+    """Same parameters, same operations, 64 times the attention map."""
+    table = Table("attention", "parameters", "operations", "largest intermediate", box=None)
+    for name, form in FORMS.items():
+        found = rankscope.cost(form)
+        table.add_row(
+            name,
+            f"{found.parameters:,}",
+            f"{found.flops:,}",
+            f"{found.largest_intermediate:,}",
+        )
+    console.print(table)
+
+
+def read_and_run(folder: Path, console: Console) -> None:
+    """A PyTorch module becomes equations with pictures, and runs again from them."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False).eval()
+    network = rankscope.from_module(encoder, (2, 16, 64))
+    rankscope.draw(network, folder / "transformer.svg")
+    rebuilt = rankscope.to_module(network, rankscope.module_arrays(encoder))
+    inputs = torch.randn(2, 16, 64)
+    with torch.no_grad():
+        difference = float((encoder(inputs) - rebuilt(inputs)).abs().max())
+    console.print(
+        f"A 12-block transformer, read and run again from its {len(network.steps)} equations: "
+        f"largest difference {difference:.1e}"
+    )
+
+
+def main(folder: Path) -> None:
+    """Make the pictures and print the numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console(soft_wrap=True)
+    price(console)
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        for name, drawable in progress.track(PICTURES.items(), description="drawing"):
+            rankscope.draw(drawable, folder / name)
+    read_and_run(folder, console)
+    console.print(f"Pictures are in {folder}{'/'}: {', '.join([*PICTURES, 'transformer.svg'])}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output"))

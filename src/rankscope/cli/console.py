@@ -1,0 +1,30 @@
+"""Where output goes: numbers and paths to standard output, everything else to standard error."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def print_json(document: Mapping[str, object]) -> None:
+    """Print one RFC 8259 document; NaN and infinity are refused, not printed."""
+    print(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def complain(message: str) -> None:
+    """Say in one line what is wrong."""
+    print(f"rankscope: {' '.join(message.split())}", file=sys.stderr)
+
+
+def track(items: Iterable[Item], *, what: str, total: int) -> Iterator[Item]:
+    """Go through items with a progress bar on standard error; quiet when nobody watches."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track as rich_track
+
+    console = Console(stderr=True)
+    yield from rich_track(items, description=what, total=total, console=console, transient=True)

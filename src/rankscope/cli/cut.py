@@ -1,0 +1,43 @@
+"""`rankscope cut`: the cheapest cut between two groups of open legs, and its picture."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankscope.cli import console
+from rankscope.cli.options import Json, Parameters, Settings, Sizes, What
+
+Legs = Annotated[str, typer.Option(metavar="i,j", help="Open legs on this side, by name.")]
+
+
+def run(
+    what: What,
+    left: Legs,
+    right: Legs,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Also draw it: .svg .pdf .png .tikz")
+    ] = None,
+    settings: Settings = None,
+    sizes: Sizes = None,
+    parameters: Parameters = None,
+    as_json: Json = False,
+) -> None:
+    """Bound the rank between two groups of open legs by the minimal cut."""
+    from rankscope.cli.resolve import Request, resolve
+    from rankscope.diagrams.diagram import Diagram
+    from rankscope.diagrams.drawing import draw
+    from rankscope.diagrams.layout import View
+    from rankscope.diagrams.minimal_cut import minimal_cut
+    from rankscope.errors import RequestError
+
+    diagram = resolve(Request.of(what, settings, sizes, None, parameters))
+    if not isinstance(diagram, Diagram):
+        raise RequestError(f"cut takes one diagram, but {what!r} is a {type(diagram).__name__}.")
+    found = minimal_cut(diagram, tuple(left.split(",")), tuple(right.split(",")))
+    if output is not None:
+        draw(diagram, output, view=View(cut=found.indices))
+    if as_json:
+        console.print_json(found.to_dict())
+    else:
+        print(found)

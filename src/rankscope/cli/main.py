@@ -1,0 +1,85 @@
+"""The `rankscope` command.
+
+Exit codes: 0 done, 2 the request is wrong, 1 it failed. Errors are one line on standard error;
+`--debug` adds the traceback. With `--json`, standard output is one document, also on errors.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from rankscope.cli import code, console, cost, cut, draw, families
+from rankscope.errors import RankscopeError
+
+app = typer.Typer(
+    name="rankscope",
+    help="Measure and draw neural networks as tensor networks.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+COMMANDS = {
+    "draw": draw.run,
+    "cost": cost.run,
+    "cut": cut.run,
+    "code": code.run,
+    "families": families.run,
+}
+for _name, _run in COMMANDS.items():
+    app.command(_name)(_run)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"rankscope {version('rankscope')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Split a network in two; the singular values of that split tell its story."""
+    del show_version, debug  # the first has printed; main reads the second, wherever it stands
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    is_debugging = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
+    try:
+        result = app(args=arguments, prog_name="rankscope", standalone_mode=False)
+    except Exception as error:  # noqa: BLE001 - the outermost edge: one line, an exit code
+        if is_debugging:
+            traceback.print_exc()
+        return _report(error, as_json="--json" in arguments)
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: Exception, *, as_json: bool) -> int:
+    message, exit_code = _explained(error)
+    console.complain(message)
+    if as_json:
+        console.print_json({"error": " ".join(message.split())})
+    return exit_code
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    # Typer raises its own errors for unknown options and the like; they say what to try.
+    describe = getattr(error, "format_message", None)
+    if isinstance(error, RankscopeError):
+        return str(error), error.exit_code
+    if callable(describe):
+        return f"{str(describe()).rstrip('.')}. See rankscope --help.", 2
+    return f"{type(error).__name__}: {error} (run again with --debug for the traceback)", 1

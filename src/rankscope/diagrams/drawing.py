@@ -1,0 +1,93 @@
+"""One call from a diagram to a file: the ending chooses the format."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.diagrams.composition import compose
+from rankscope.diagrams.layout import Hints, View
+from rankscope.diagrams.network import Drawable
+from rankscope.diagrams.themes import LIGHT, Theme
+from rankscope.diagrams.writing import write_atomically
+from rankscope.errors import OutputError
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything a writer needs."""
+
+    drawable: Drawable
+    theme: Theme
+    view: View
+    hints: Hints
+
+
+def draw(
+    drawable: Drawable,
+    path: Path | str,
+    *,
+    theme: Theme = LIGHT,
+    view: View | None = None,
+    hints: Hints | None = None,
+) -> Path:
+    """Draw to a file: .svg, .pdf, .png, .tikz, .gif (contraction) or .html (stepper).
+
+    Raises:
+        OutputError: if the ending is none of these, or the file cannot be written.
+    """
+    target = Path(path)
+    if target.suffix not in WRITERS:
+        raise OutputError(
+            f"draw writes {', '.join(WRITERS)}, got {target.name!r}; choose one of these endings."
+        )
+    picture = Picture(drawable, theme, view or View(), hints or Hints())
+    write_atomically(target, WRITERS[target.suffix](picture))
+    return target
+
+
+def _svg(picture: Picture) -> bytes:
+    from rankscope.diagrams.svg import to_svg
+
+    scene = compose(picture.drawable, picture.hints, picture.view)
+    return to_svg(scene, picture.theme).encode()
+
+
+def _tikz(picture: Picture) -> bytes:
+    from rankscope.diagrams.tikz import to_tikz
+
+    scene = compose(picture.drawable, picture.hints, picture.view)
+    return to_tikz(scene, picture.theme).encode()
+
+
+def _png(picture: Picture) -> bytes:
+    from rankscope.diagrams.raster import to_png
+
+    return to_png(compose(picture.drawable, picture.hints, picture.view), picture.theme)
+
+
+def _pdf(picture: Picture) -> bytes:
+    from rankscope.diagrams.raster import to_pdf
+
+    return to_pdf(compose(picture.drawable, picture.hints, picture.view), picture.theme)
+
+
+def _gif(picture: Picture) -> bytes:
+    from rankscope.diagrams.animation import to_gif
+
+    return to_gif(picture.drawable, theme=picture.theme, view=picture.view)
+
+
+def _html(picture: Picture) -> bytes:
+    from rankscope.diagrams.stepper import to_html
+
+    return to_html(picture.drawable, theme=picture.theme, view=picture.view).encode()
+
+
+WRITERS: dict[str, Callable[[Picture], bytes]] = {
+    ".svg": _svg,
+    ".pdf": _pdf,
+    ".png": _png,
+    ".tikz": _tikz,
+    ".gif": _gif,
+    ".html": _html,
+}

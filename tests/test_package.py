@@ -1,0 +1,117 @@
+"""Rules about the package as a whole."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rankscope
+
+ROOT = Path(rankscope.__file__).parent
+# A module may import only from its own row or the rows above it.
+ROWS = [
+    {"errors", "theorem"},
+    {"diagrams", "separation", "decompositions"},
+    {"bounds", "layers"},
+    {"architectures", "constructions"},
+    {"compression", "generalization", "robustness", "auditing", "training"},
+    {"experiments", "report"},
+    {"cli", "web"},
+]
+ROW_OF = {name: number for number, row in enumerate(ROWS) for name in row}
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def imported_modules(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for part in ast.walk(tree):
+        if isinstance(part, ast.ImportFrom):
+            found.append(part.module or "")
+        elif isinstance(part, ast.Import):
+            found.extend(alias.name for alias in part.names)
+    return found
+
+
+def imported_rooms(path: Path) -> set[str]:
+    names = [name for name in imported_modules(path) if name.startswith("rankscope.")]
+    return {name.split(".")[1] for name in names}
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout.strip()
+
+
+def test_imports_point_upwards_only() -> None:
+    for path in MODULES:
+        own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for other in imported_rooms(path):
+            assert ROW_OF[other] <= ROW_OF[own], f"{path.relative_to(ROOT)} imports {other}"
+
+
+def test_all_is_sorted_and_real() -> None:
+    assert rankscope.__all__ == sorted(rankscope.__all__)
+    assert len(rankscope.__all__) <= 40
+    for name in rankscope.__all__:
+        assert getattr(rankscope, name).__doc__, name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = rankscope.nonsense
+
+
+def test_type_checkers_see_exactly_the_lazy_names() -> None:
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    blocks = [part for part in tree.body if isinstance(part, ast.If)]
+    assert len(blocks) == 1
+    seen = {
+        alias.asname: part.module
+        for part in ast.walk(blocks[0])
+        if isinstance(part, ast.ImportFrom)
+        for alias in part.names
+    }
+    assert seen == {name: f"rankscope.{home}" for name, home in rankscope._HOMES.items()}
+
+
+def test_every_file_is_small_enough_to_read_in_one_sitting() -> None:
+    for path in MODULES:
+        length = len(path.read_text(encoding="utf-8").splitlines())
+        assert length <= 300, f"{path.relative_to(ROOT)} has {length} lines"
+
+
+def test_importing_the_package_loads_neither_torch_nor_matplotlib() -> None:
+    code = (
+        "import sys, rankscope, rankscope.cli.main;"
+        "print('torch' in sys.modules, 'matplotlib' in sys.modules)"
+    )
+    assert run_python(code) == "False False"
+
+
+def test_drawing_a_family_never_loads_torch() -> None:
+    code = (
+        "import sys; from rankscope.diagrams.composition import compose;"
+        "from rankscope.diagrams.families import build_family;"
+        "from rankscope.diagrams.svg import to_svg;"
+        "to_svg(compose(build_family('multi-head', {}))); print('torch' in sys.modules)"
+    )
+    assert run_python(code) == "False"
+
+
+def test_no_private_torch_name_is_used() -> None:
+    for path in MODULES:
+        for name in imported_modules(path):
+            private = [part for part in name.split(".")[1:] if part.startswith("_")]
+            assert not (name.startswith("torch") and private), f"{path} imports {name}"
+
+
+def test_no_file_names_are_dumping_grounds() -> None:
+    for path in MODULES:
+        assert path.stem not in {"utils", "common", "helpers", "misc"}, path
