@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 import rankscope
 from rankscope.diagrams.contraction import plan_contraction
@@ -16,7 +16,6 @@ from rankscope.diagrams.writing import write_atomically
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
-START, END = "<!-- gallery: made by docs/make_gallery.py -->", "<!-- end of gallery -->"
 SIZED = {"N": 512, "M": 512, "F": 768}
 
 
@@ -28,9 +27,10 @@ class PerceptronWithResidual(nn.Module):
         self.inner = nn.Linear(64, 256)
         self.outer = nn.Linear(256, 64)
 
-    def forward(self, inputs: "rankscope.Tensor") -> "rankscope.Tensor":
+    def forward(self, inputs: Tensor) -> Tensor:
         """Residual block."""
-        return inputs + self.outer(self.inner(inputs).relu())
+        hidden: Tensor = self.inner(inputs).relu()
+        return inputs + self.outer(hidden)
 
 
 def extras() -> dict[str, Drawable]:
@@ -49,15 +49,36 @@ def extras() -> dict[str, Drawable]:
     }
 
 
-def main() -> None:
-    """Draw everything and rewrite the gallery section."""
-    PICTURES.mkdir(exist_ok=True)
-    lines = []
+def cost_table() -> list[str]:
+    """The attention forms side by side."""
+    forms = {
+        "multi-head, H = 12, D = 64": build_family("multi-head", SIZED | {"H": 12, "D": 64}),
+        "CP form, R = DH = 768": build_family("cp-attention", SIZED | {"R": 768}),
+        "CP form, R = H = 12": build_family("cp-attention", SIZED | {"R": 12}),
+        "tunable core, R = DH = 768": build_family("tunable-attention", SIZED | {"R": 768}),
+    }
+    lines = ["| form (N = M = 512, F = 768) | parameters | operations | largest intermediate |"]
+    lines.append("|---|---:|---:|---:|")
+    for name, form in forms.items():
+        found = rankscope.cost(form)
+        numbers = (found.parameters, found.flops, found.largest_intermediate)
+        lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |")
+    return lines
+
+
+def family_pages() -> list[str]:
+    """One picture per family, with its settings."""
+    lines: list[str] = []
     for name, family in FAMILIES.items():
         rankscope.draw(build_family(name, {}), PICTURES / f"{name}.svg")
         settings = " ".join(setting.name for setting in family.settings)
         lines += [f"### {name}", "", family.summary, "", f"Settings: `{settings}`.", ""]
         lines += [f"![{family.title}](pictures/{name}.svg)", ""]
+    return lines
+
+
+def draw_variants() -> None:
+    """Themes, sizes, a storyboard and a cut."""
     for name, drawable in extras().items():
         rankscope.draw(drawable, PICTURES / f"{name}.svg")
     attention = build_family("multi-head", SIZED | {"H": 12, "D": 64})
@@ -66,15 +87,31 @@ def main() -> None:
     sized = View(show_sizes=True, width_by_size=True)
     rankscope.draw(attention, PICTURES / "multi-head-sizes.svg", view=sized)
     single = build_family("single-head", SIZED | {"D": 64})
+    assert isinstance(single, rankscope.Diagram)
     story = storyboard(single, plan_contraction(single))
     write_atomically(PICTURES / "storyboard.svg", to_svg(story).encode())
     train = build_family("tensor-train", {"order": 6, "size": 4, "rank": 3})
+    assert isinstance(train, rankscope.Diagram)
     cut = rankscope.minimal_cut(train, ("i1", "i3", "i5"), ("i2", "i4", "i6"))
     rankscope.draw(train, PICTURES / "cut.svg", view=View(cut=cut.indices))
+
+
+def replace_section(text: str, name: str, lines: list[str]) -> str:
+    """Put lines between the two comments that mark a made section."""
+    start, end = f"<!-- {name}: made by docs/make_gallery.py -->", f"<!-- end of {name} -->"
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    return "\n".join([before + start, "", *lines, "", end + after])
+
+
+def main() -> None:
+    """Draw everything and rewrite the made sections."""
+    PICTURES.mkdir(exist_ok=True)
     page = HERE / "diagrams.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    text = before + START + "\n\n" + "\n".join(lines) + "\n" + END + after
+    text = page.read_text(encoding="utf-8")
+    text = replace_section(text, "costs", cost_table())
+    text = replace_section(text, "gallery", family_pages())
+    draw_variants()
     write_atomically(page, text.encode())
 
 

@@ -5,6 +5,37 @@ Names are imported when they are first used, so that commands that need no torch
 
 from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
+    from rankscope.diagrams.contraction import plan_contraction as plan_contraction
+    from rankscope.diagrams.cost import Cost as Cost
+    from rankscope.diagrams.cost import cost as cost
+    from rankscope.diagrams.describe import describe as describe
+    from rankscope.diagrams.diagram import Diagram as Diagram
+    from rankscope.diagrams.drawing import draw as draw
+    from rankscope.diagrams.einsum import from_einsum as from_einsum
+    from rankscope.diagrams.einsum import to_einsum as to_einsum
+    from rankscope.diagrams.families import family as family
+    from rankscope.diagrams.functions import Function as Function
+    from rankscope.diagrams.minimal_cut import minimal_cut as minimal_cut
+    from rankscope.diagrams.module import to_module as to_module
+    from rankscope.diagrams.network import Network as Network
+    from rankscope.diagrams.network import Step as Step
+    from rankscope.diagrams.network import Sum as Sum
+    from rankscope.diagrams.network import Term as Term
+    from rankscope.diagrams.parts import Convolution as Convolution
+    from rankscope.diagrams.parts import Index as Index
+    from rankscope.diagrams.parts import IndexKind as IndexKind
+    from rankscope.diagrams.parts import Node as Node
+    from rankscope.diagrams.parts import Region as Region
+    from rankscope.diagrams.parts import Role as Role
+    from rankscope.diagrams.plan import Plan as Plan
+    from rankscope.diagrams.program import einsum_program as einsum_program
+    from rankscope.diagrams.reading import from_module as from_module
+    from rankscope.diagrams.reading import module_arrays as module_arrays
+    from rankscope.diagrams.source import to_source as to_source
+    from rankscope.errors import RankscopeError as RankscopeError
 
 # Where each public name lives; `rankscope.x` imports its module on first use.
 _HOMES = {
