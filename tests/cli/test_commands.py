@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.diagrams.serialization import to_dict
 from rankscope.diagrams.families import build_family
+from rankscope.diagrams.serialization import to_dict
 
 
 def document(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -101,10 +101,10 @@ def test_a_module_in_the_current_folder_is_found(capsys: pytest.CaptureFixture[s
 
 
 def test_a_saved_diagram_is_read_back(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("cp.json").write_text(json.dumps(to_dict(build_family("cp", {"rank": 2}))))
-    found = document(["cost", "cp.json", "--size", "I_1=3"], capsys) if False else None
-    assert found is None
-    assert main(["draw", "cp.json", "-o", "cp.svg"]) == 0
+    Path("product.json").write_text(json.dumps(to_dict(build_family("matrix-product", {"I": 2}))))
+    found = document(["cost", "product.json", "--size", "J=3", "--size", "K=4"], capsys)
+    assert found["flops"] == 2 * 2 * 3 * 4
+    assert main(["draw", "product.json", "-o", "product.svg"]) == 0
 
 
 def test_a_factory_may_return_a_diagram(capsys: pytest.CaptureFixture[str]) -> None:

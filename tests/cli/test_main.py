@@ -54,7 +54,7 @@ WRONG = [
     (["cost", "ij,jk->ik", "--size", "i=0"], "positive integer"),
     (["cost", "ij,jk->ik", "--size", "i=two"], "positive integer, got 'two'"),
     (["cost", "ij,jk->ik", "--size", "i"], "NAME=VALUE, got 'i'"),
-    (["cost", "ij,jk->ik", "--size", "i=2", "--set", "i=3"], "two values: 2 and 3"),
+    (["cost", "ij,jk->ik", "--size", "i=2", "--set", "i=3"], "two values: 3 and 2"),
     (["cost", "ij,jk->ik", "--input", "2,2"], "--input does not apply"),
     (["cost", "cp", "--parameter", "0"], "--parameter does not apply"),
     (["cost", "no.such.module:factory"], "no module named 'no'"),

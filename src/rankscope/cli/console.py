@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -11,6 +11,17 @@ Item = TypeVar("Item")
 def print_json(document: Mapping[str, object]) -> None:
     """Print one RFC 8259 document; NaN and infinity are refused, not printed."""
     print(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = ()) -> None:
+    """Print aligned columns, those in `numbers` to the right; never cut or wrapped."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
 
 
 def complain(message: str) -> None:

@@ -8,7 +8,7 @@ def run(as_json: Json = False) -> None:
     """List the families and their settings."""
     from rankscope.diagrams.families import FAMILIES
 
-    rows = {
+    document = {
         name: {
             "title": family.title,
             "summary": family.summary,
@@ -17,14 +17,10 @@ def run(as_json: Json = False) -> None:
         for name, family in FAMILIES.items()
     }
     if as_json:
-        console.print_json(rows)
+        console.print_json(document)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("family", "settings", "what it is"):
-        table.add_column(heading)
+    rows = [("family", "settings", "what it is")]
     for name, family in FAMILIES.items():
-        table.add_row(name, " ".join(s.name for s in family.settings), family.summary)
-    Console(soft_wrap=True).print(table)
+        settings = " ".join(setting.name for setting in family.settings)
+        rows.append((name, settings, family.summary))
+    console.print_columns(rows)

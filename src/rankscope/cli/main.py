@@ -6,7 +6,7 @@ Exit codes: 0 done, 2 the request is wrong, 1 it failed. Errors are one line on 
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated
 
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "draw": draw.run,
     "cost": cost.run,
     "cut": cut.run,
@@ -33,10 +33,11 @@ for _name, _run in COMMANDS.items():
     app.command(_name)(_run)
 
 
-def _print_version(is_wanted: bool) -> None:
+def _print_version(is_wanted: bool) -> bool:
     if is_wanted:
         print(f"rankscope {version('rankscope')}")
         raise typer.Exit
+    return is_wanted
 
 
 @app.callback()

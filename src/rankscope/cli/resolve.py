@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 from rankscope.cli.options import read_assignments, read_shape
-from rankscope.diagrams.network import Diagram, Drawable, Network, Sum, drawable_with_sizes
+from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.network import Drawable, Network, Sum, drawable_with_sizes
 from rankscope.errors import FactoryError, ImportPathError, RequestError
 
 
