@@ -19,7 +19,7 @@ from benchmarks.timing import seconds, time_ratio
 from rankscope.diagrams.composition import compose
 from rankscope.diagrams.families import build_family
 from rankscope.diagrams.geometry import lint
-from rankscope.diagrams.network import Drawable, diagrams_of
+from rankscope.diagrams.network import Drawable, Network, diagrams_of
 from rankscope.diagrams.reading import from_module
 from rankscope.diagrams.repeats import collapse
 from rankscope.diagrams.svg import to_svg
@@ -68,9 +68,9 @@ def run() -> Iterator[dict[str, object]]:
     for name, drawable in cases():
         problems = lint(compose(drawable))
         assert not problems, problems[:3]
-        blocks = collapse(drawable) if name.startswith("transformer") else ()
         shown: tuple[Drawable, ...] = (drawable,)
-        if blocks:
+        if isinstance(drawable, Network):
+            blocks = collapse(drawable)
             assert max(block.count for block in blocks) == 12
             shown = tuple(step.body for block in blocks for step in block.steps)
         graph = plain_graph(shown)

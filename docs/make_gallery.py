@@ -5,12 +5,9 @@ from pathlib import Path
 from torch import Tensor, nn
 
 import rankscope
-from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.families import FAMILIES, build_family
 from rankscope.diagrams.layout import View
 from rankscope.diagrams.network import Drawable
-from rankscope.diagrams.storyboard import storyboard
-from rankscope.diagrams.svg import to_svg
 from rankscope.diagrams.themes import DARK, PRINT
 from rankscope.diagrams.writing import write_atomically
 
@@ -29,8 +26,8 @@ class PerceptronWithResidual(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Residual block."""
-        hidden: Tensor = self.inner(inputs).relu()
-        return inputs + self.outer(hidden)
+        outputs: Tensor = inputs + self.outer(self.inner(inputs).relu())
+        return outputs
 
 
 def extras() -> dict[str, Drawable]:
@@ -87,9 +84,7 @@ def draw_variants() -> None:
     sized = View(show_sizes=True, width_by_size=True)
     rankscope.draw(attention, PICTURES / "multi-head-sizes.svg", view=sized)
     single = build_family("single-head", SIZED | {"D": 64})
-    assert isinstance(single, rankscope.Diagram)
-    story = storyboard(single, plan_contraction(single))
-    write_atomically(PICTURES / "storyboard.svg", to_svg(story).encode())
+    rankscope.draw(single, PICTURES / "storyboard.svg", steps=True)
     train = build_family("tensor-train", {"order": 6, "size": 4, "rank": 3})
     assert isinstance(train, rankscope.Diagram)
     cut = rankscope.minimal_cut(train, ("i1", "i3", "i5"), ("i2", "i4", "i6"))

@@ -61,7 +61,7 @@ def test_without_json_the_cost_is_a_table(capsys: pytest.CaptureFixture[str]) ->
         ("svg", b"<svg"),
         ("pdf", b"%PDF"),
         ("png", b"\x89PNG"),
-        ("tikz", b"\\"),
+        ("tikz", b"%"),
         ("gif", b"GIF89a"),
         ("html", b"<!doctype html>"),
     ],
@@ -74,6 +74,14 @@ def test_the_ending_chooses_the_format(
     assert capsys.readouterr().out == f"picture.{ending}\n"
     assert Path(f"picture.{ending}").read_bytes()[: len(start)].lower() == start.lower()
     assert [path.name for path in Path.cwd().iterdir()] == [f"picture.{ending}"]
+
+
+def test_steps_draw_a_storyboard(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--size", "i=2", "--size", "j=3", "--size", "k=4"]
+    assert main(["draw", "ij,jk->ik", *sizes, "--steps", "-o", "story.svg"]) == 0
+    assert main(["draw", "ij,jk->ik", *sizes, "-o", "whole.svg"]) == 0
+    assert capsys.readouterr().out == "story.svg\nwhole.svg\n"
+    assert len(Path("story.svg").read_text()) > len(Path("whole.svg").read_text())
 
 
 def test_without_an_output_the_file_is_named_after_the_diagram(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from rankscope.diagrams.diagram import Diagram
@@ -87,6 +89,17 @@ def test_sizes_reach_every_diagram_and_unknown_ones_are_named() -> None:
     )
     sized = drawable_with_sizes(network, {"N": 7})
     assert all(diagram.sizes["n"] == 7 for diagram in diagrams_of(sized))
-    assert drawable_with_sizes(network, {}) is network
+    assert drawable_with_sizes(network, {}) == network
     with pytest.raises(SizeError, match="'n' has no index or symbol 'Z'"):
         drawable_with_sizes(network, {"Z": 7})
+
+
+def test_some_rows_of_a_value_may_be_read() -> None:
+    """A node with rows reads those rows only, so their number decides what fits."""
+    first = Step("a", linear("a", "x", rows=6))
+    reader = linear("b", "a", rows=2)
+    node = replace(reader.nodes[0], rows=(4, 6))
+    Network("n", (first, Step("b", replace(reader, nodes=(node, reader.nodes[1])))))
+    node = replace(node, rows=(3, 6))
+    with pytest.raises(SizeError, match=r"reads 'a' through node 'X' of 6 entries, but it has 9"):
+        Network("n", (first, Step("b", replace(reader, nodes=(node, reader.nodes[1])))))

@@ -2,10 +2,8 @@
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
-
-Item = TypeVar("Item")
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 
 def print_json(document: Mapping[str, object]) -> None:
@@ -29,13 +27,16 @@ def complain(message: str) -> None:
     print(f"rankscope: {' '.join(message.split())}", file=sys.stderr)
 
 
-def track(items: Iterable[Item], *, what: str, total: int) -> Iterator[Item]:
-    """Go through items with a progress bar on standard error; quiet when nobody watches."""
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show a moving bar on standard error while something runs; quiet when nobody watches."""
     if not sys.stderr.isatty():
-        yield from items
+        yield
         return
     from rich.console import Console
-    from rich.progress import track as rich_track
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    yield from rich_track(items, description=what, total=total, console=console, transient=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield

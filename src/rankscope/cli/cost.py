@@ -24,7 +24,8 @@ def run(
     from rankscope.cli.resolve import Request, resolve
     from rankscope.diagrams.cost import cost
 
-    found = cost(resolve(Request.of(what, settings, sizes, inputs, parameters))).to_dict()
+    with console.working(f"pricing {what}"):
+        found = cost(resolve(Request.of(what, settings, sizes, inputs, parameters))).to_dict()
     if as_json:
         console.print_json(found)
     else:

@@ -23,6 +23,9 @@ def run(
     theme: Annotated[str, typer.Option(help="light, dark or print")] = "light",
     show_sizes: Annotated[bool, typer.Option(help="Write sizes beside the symbols.")] = False,
     width_by_size: Annotated[bool, typer.Option(help="Thicker wires for larger sizes.")] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Draw the contraction step by step, as a storyboard.")
+    ] = False,
     plate: Annotated[bool, typer.Option(help="Draw a batch index as a frame.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -35,10 +38,11 @@ def run(
 
     if theme not in THEMES:
         raise RequestError(f"--theme takes {', '.join(THEMES)}, got {theme!r}.")
-    drawable = resolve(Request.of(what, settings, sizes, inputs, parameters))
-    path = output or Path(f"{file_stem(drawable.name)}.svg")
-    view = View(show_sizes=show_sizes, width_by_size=width_by_size, plate=plate)
-    draw(drawable, path, theme=THEMES[theme], view=view)
+    with console.working(f"drawing {what}"):
+        drawable = resolve(Request.of(what, settings, sizes, inputs, parameters))
+        path = output or Path(f"{file_stem(drawable.name)}.svg")
+        view = View(show_sizes=show_sizes, width_by_size=width_by_size, plate=plate)
+        draw(drawable, path, theme=THEMES[theme], view=view, steps=steps)
     if as_json:
         console.print_json({"file": str(path), "name": drawable.name, "bytes": path.stat().st_size})
     else:

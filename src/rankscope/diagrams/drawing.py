@@ -7,6 +7,8 @@ from pathlib import Path
 from rankscope.diagrams.composition import compose
 from rankscope.diagrams.layout import Hints, View
 from rankscope.diagrams.network import Drawable
+from rankscope.diagrams.scene import Scene
+from rankscope.diagrams.storyboard import storyboard
 from rankscope.diagrams.themes import LIGHT, Theme
 from rankscope.diagrams.writing import write_atomically
 from rankscope.errors import OutputError
@@ -14,12 +16,19 @@ from rankscope.errors import OutputError
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything a writer needs."""
+    """What is to be drawn, and how."""
 
     drawable: Drawable
     theme: Theme
     view: View
     hints: Hints
+    steps: bool
+
+    @property
+    def scene(self) -> Scene:
+        """The picture of the whole, or of its contraction step by step."""
+        make = storyboard if self.steps else compose
+        return make(self.drawable, self.hints, self.view)
 
 
 def draw(
@@ -29,8 +38,17 @@ def draw(
     theme: Theme = LIGHT,
     view: View | None = None,
     hints: Hints | None = None,
+    steps: bool = False,
 ) -> Path:
     """Draw to a file: .svg, .pdf, .png, .tikz, .gif (contraction) or .html (stepper).
+
+    Args:
+        drawable: a diagram, a sum or a network.
+        path: where; the ending chooses the format.
+        theme: colours.
+        view: what to show: sizes, thick wires, plates, a cut.
+        hints: pinned positions.
+        steps: draw every step of the contraction below the other instead of the whole.
 
     Raises:
         OutputError: if the ending is none of these, or the file cannot be written.
@@ -40,7 +58,7 @@ def draw(
         raise OutputError(
             f"draw writes {', '.join(WRITERS)}, got {target.name!r}; choose one of these endings."
         )
-    picture = Picture(drawable, theme, view or View(), hints or Hints())
+    picture = Picture(drawable, theme, view or View(), hints or Hints(), steps)
     write_atomically(target, WRITERS[target.suffix](picture))
     return target
 
@@ -48,39 +66,38 @@ def draw(
 def _svg(picture: Picture) -> bytes:
     from rankscope.diagrams.svg import to_svg
 
-    scene = compose(picture.drawable, picture.hints, picture.view)
-    return to_svg(scene, picture.theme).encode()
+    return to_svg(picture.scene, picture.theme).encode()
 
 
 def _tikz(picture: Picture) -> bytes:
     from rankscope.diagrams.tikz import to_tikz
 
-    scene = compose(picture.drawable, picture.hints, picture.view)
-    return to_tikz(scene, picture.theme).encode()
+    return to_tikz(picture.scene, picture.theme).encode()
 
 
 def _png(picture: Picture) -> bytes:
     from rankscope.diagrams.raster import to_png
 
-    return to_png(compose(picture.drawable, picture.hints, picture.view), picture.theme)
+    return to_png(picture.scene, picture.theme)
 
 
 def _pdf(picture: Picture) -> bytes:
     from rankscope.diagrams.raster import to_pdf
 
-    return to_pdf(compose(picture.drawable, picture.hints, picture.view), picture.theme)
+    return to_pdf(picture.scene, picture.theme)
 
 
 def _gif(picture: Picture) -> bytes:
     from rankscope.diagrams.animation import to_gif
 
-    return to_gif(picture.drawable, theme=picture.theme, view=picture.view)
+    return to_gif(picture.drawable, theme=picture.theme, view=picture.view, hints=picture.hints)
 
 
 def _html(picture: Picture) -> bytes:
     from rankscope.diagrams.stepper import to_html
 
-    return to_html(picture.drawable, theme=picture.theme, view=picture.view).encode()
+    page = to_html(picture.drawable, theme=picture.theme, view=picture.view, hints=picture.hints)
+    return page.encode()
 
 
 WRITERS: dict[str, Callable[[Picture], bytes]] = {

@@ -1,4 +1,4 @@
-"""TeX mathematics as outlines, with exact boxes: the one place that knows about fonts.
+"""TeX mathematics as outlines, with exact boxes: the one place that measures text.
 
 Labels become paths (STIX, through matplotlib's mathtext), so that placement can be exact, a
 picture looks the same in every viewer, and no font has to be installed.
@@ -6,6 +6,7 @@ picture looks the same in every viewer, and no font has to be installed.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 
 from rankscope.diagrams.scene import Box, Label
 from rankscope.errors import DiagramError, MissingExtraError
@@ -22,7 +23,7 @@ class Outline:
     box: Box
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def outline(text: str, size: float) -> Outline:
     r"""Turn a line of TeX (mathematics between dollars) into an outline.
 
@@ -30,34 +31,15 @@ def outline(text: str, size: float) -> Outline:
         DiagramError: if matplotlib's mathtext cannot read the text.
         MissingExtraError: if matplotlib is not installed.
     """
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError(what="Drawing labels", package="matplotlib", extra="draw")
+    # Imported here because matplotlib is optional, and slow to import.
+    from rankscope.diagrams.typesetting import typesetter
+
     try:
-        from matplotlib.font_manager import FontProperties
-        from matplotlib.textpath import TextPath
-    except ImportError as error:
-        raise MissingExtraError(
-            what="Drawing labels", package="matplotlib", extra="draw"
-        ) from error
-    # The font is passed, never set globally: importing us must not change anyone's figures.
-    font = FontProperties(family="STIXGeneral", math_fontfamily="stix")
-    try:
-        path = TextPath((0, 0), text, size=size, prop=font)
+        return typesetter().typeset(text, size)
     except ValueError as error:
         raise DiagramError(f"Label {text!r} is not TeX that mathtext can read.") from error
-    if len(path.vertices) == 0:
-        return Outline((), (0.0, 0.0, 0.0, 0.0))
-    letters = {path.MOVETO: "M", path.LINETO: "L", path.CURVE3: "Q", path.CURVE4: "C"}
-    commands: list[Command] = []
-    for points, code in path.iter_segments(simplify=False, curves=True):
-        if code == path.CLOSEPOLY:
-            commands.append(("Z", ()))
-            continue
-        flipped = [
-            -float(value) if place % 2 else float(value) for place, value in enumerate(points)
-        ]
-        commands.append((letters[code], tuple(flipped)))
-    extents = path.get_extents()
-    box = (float(extents.x0), -float(extents.y1), float(extents.x1), -float(extents.y0))
-    return Outline(tuple(commands), box)
 
 
 def text_width(text: str, size: float) -> float:

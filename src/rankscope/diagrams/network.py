@@ -82,18 +82,16 @@ class Network:
         if not self.steps:
             raise DiagramError(f"Network {self.name!r} has no steps.")
         all_names = [step.name for step in self.steps]
-        done: dict[str, int | None] = {}
+        done: dict[str, tuple[int | None, ...]] = {}
         for step in self.steps:
             if step.name in done:
                 raise DiagramError(f"Network {self.name!r} has two steps named {step.name!r}.")
             for node in nodes_of(step.body):
                 if node.role is Role.DATA and node.source in all_names:
                     self._check_read(step, node, done)
-            shape = output_shape(diagrams_of(step.body)[0])
-            known = [size for size in shape if size is not None]
-            done[step.name] = math.prod(known) if len(known) == len(shape) else None
+            done[step.name] = output_shape(diagrams_of(step.body)[0])
 
-    def _check_read(self, step: Step, node: Node, done: dict[str, int | None]) -> None:
+    def _check_read(self, step: Step, node: Node, done: dict[str, tuple[int | None, ...]]) -> None:
         if node.source not in done:
             raise DiagramError(
                 f"Step {step.name!r} of network {self.name!r} reads {node.source!r} "
@@ -104,12 +102,20 @@ class Network:
             for diagram in diagrams_of(step.body)
             if diagram.node_by_name.get(node.name) == node
         )
-        made = done[node.source]
+        made = _entries_read(done[node.source], node)
         if made is not None and wanted is not None and made != wanted:
             raise SizeError(
                 f"Step {step.name!r} reads {node.source!r} through node {node.name!r} of "
                 f"{wanted:,} entries, but it has {made:,}."
             )
+
+
+def _entries_read(shape: tuple[int | None, ...], node: Node) -> int | None:
+    """How many entries of an array of this shape a node reads: all, or those of its rows."""
+    start, stop = node.rows or (0, shape[0] if shape else 1)
+    sizes = (None if stop is None else stop - start, *shape[1:])
+    known = [size for size in sizes if size is not None]
+    return math.prod(known) if len(known) == len(sizes) else None
 
 
 Drawable = Diagram | Sum | Network
@@ -169,30 +175,24 @@ def drawable_with_sizes(drawable: Drawable, sizes: Mapping[str, int]) -> Drawabl
     Raises:
         SizeError: if a name occurs nowhere.
     """
-    if not sizes:
-        return drawable
-    used: set[str] = set()
-    resized = _resize(drawable, sizes, used)
+    diagrams = diagrams_of(drawable)
+    known = {name for diagram in diagrams for name in (*diagram.index_by_name, *diagram.symbols)}
     for name in sizes:
-        if name not in used:
+        if name not in known:
             raise SizeError(f"{drawable.name!r} has no index or symbol {name!r}.")
-    return resized
+    if isinstance(drawable, Network):
+        steps = [replace(step, body=_resized_body(step.body, sizes)) for step in drawable.steps]
+        return replace(drawable, steps=tuple(steps))
+    return _resized_body(drawable, sizes)
 
 
-def _resize(drawable: Drawable, sizes: Mapping[str, int], used: set[str]) -> Drawable:
-    match drawable:
-        case Diagram():
-            known = {*drawable.index_by_name, *drawable.symbols}
-            mine = {name: size for name, size in sizes.items() if name in known}
-            used.update(mine)
-            return drawable.with_sizes(**mine)
-        case Sum():
-            terms = tuple(
-                replace(term, diagram=_resize(term.diagram, sizes, used)) for term in drawable.terms
-            )
-            return replace(drawable, terms=terms)
-        case Network():
-            steps = tuple(
-                replace(step, body=_resize(step.body, sizes, used)) for step in drawable.steps
-            )
-            return replace(drawable, steps=steps)
+def _resized_body(body: Body, sizes: Mapping[str, int]) -> Body:
+    if isinstance(body, Diagram):
+        return _resized_diagram(body, sizes)
+    terms = [replace(t, diagram=_resized_diagram(t.diagram, sizes)) for t in body.terms]
+    return replace(body, terms=tuple(terms))
+
+
+def _resized_diagram(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
+    known = {*diagram.index_by_name, *diagram.symbols}
+    return diagram.with_sizes(**{name: size for name, size in sizes.items() if name in known})

@@ -16,6 +16,7 @@ class Contraction:
         convolutions: names of the convolutions carried out in this move.
         flops: operations, a multiplication and an addition counted as two.
         size: entries of the product.
+        is_lookup: the first operand is one-hot and picks rows of the second; nothing is multiplied.
     """
 
     positions: tuple[int, ...]
@@ -26,15 +27,20 @@ class Contraction:
     convolutions: tuple[str, ...]
     flops: int
     size: int
+    is_lookup: bool = False
 
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """The moves inside one region (None is the outermost), starting from `operands`."""
+    """The moves inside one region (None is the outermost), starting from `operands`.
+
+    `size` is the number of entries of its value, which a lone operand has without any move.
+    """
 
     region: str | None
     operands: tuple[str, ...]
     contractions: tuple[Contraction, ...]
+    size: int
 
     @property
     def path(self) -> tuple[tuple[int, ...], ...]:
@@ -61,5 +67,6 @@ class Plan:
 
     @property
     def largest_intermediate(self) -> int:
-        """Entries of the largest product, outputs included, inputs not."""
-        return max((move.size for move in self.contractions), default=0)
+        """Entries of the largest product or value of a region; inputs are not counted."""
+        values = (region.size for region in self.regions)
+        return max((*values, *(move.size for move in self.contractions)))

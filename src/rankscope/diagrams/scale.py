@@ -14,6 +14,8 @@ OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Pow: operator.pow,
 }
 
+LONGEST = 200
+
 
 def scale_symbols(expression: str) -> tuple[str, ...]:
     """The symbols a scale uses, in order of appearance.
@@ -41,6 +43,12 @@ def evaluate_scale(expression: str, sizes: Mapping[str, int | None]) -> float:
 
 
 def _parse(expression: str) -> ast.expr:
+    # Python's parser runs out of stack on long input, and so would we on deep nesting.
+    if len(expression) > LONGEST:
+        raise DiagramError(
+            f"Scale {expression[:20]!r}… has {len(expression):,} characters; "
+            f"at most {LONGEST} can be read."
+        )
     try:
         tree = ast.parse(expression, mode="eval").body
     except (SyntaxError, ValueError) as error:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
@@ -63,7 +64,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Wire:
-    """A line through `points` with rounded corners, or, if `is_curve`, one cubic Bézier curve."""
+    """A line through `points` with rounded corners, or, if `is_curve`, one cubic Bézier curve.
+
+    `ends` names the shapes, frames and marks that it may touch.
+    """
 
     name: str
     points: tuple[Point, ...]
@@ -72,6 +76,7 @@ class Wire:
     is_curve: bool = False
     description: str = ""
     corner_radius: float = 16.0
+    ends: tuple[str, ...] = ()
 
     def samples(self, count: int = 60) -> list[Point]:
         """Points along the wire, evenly spaced (for a curve, evenly in its parameter)."""
@@ -98,7 +103,11 @@ class Label:
 
 @dataclass(frozen=True)
 class Scene:
-    """Five layers, painted in this order: frames, wires, shapes, marks, labels."""
+    """Five layers, painted in this order: frames, wires, shapes, marks, labels.
+
+    `canvas` is the part of the plane to show when that is more than what is drawn, so that the
+    pictures of one story are all of one size.
+    """
 
     name: str
     title: str = ""
@@ -109,19 +118,26 @@ class Scene:
     marks: tuple[Shape, ...] = ()
     labels: tuple[Label, ...] = ()
     margin: float = field(default=18.0)
+    canvas: Box | None = None
 
-    @property
+    @cached_property
     def box(self) -> Box:
-        """Everything that is drawn, without the margin."""
-        boxes = [shape.box for shape in (*self.frames, *self.shapes, *self.marks)]
+        """Everything that is drawn, and the canvas, without the margin."""
+        boxes = [] if self.canvas is None else [self.canvas]
+        boxes += [shape.box for shape in (*self.frames, *self.shapes, *self.marks)]
         boxes += [label.box for label in self.labels]
-        boxes += [around(wire.samples()) for wire in self.wires]
+        # A line stays within its corners; a curve leaves its control points.
+        boxes += [around(w.samples() if w.is_curve else w.points) for w in self.wires]
         return union(boxes)
 
     def shifted(self, dx: float, dy: float) -> "Scene":
         """The same picture moved."""
+        canvas = self.canvas
+        if canvas is not None:
+            canvas = (canvas[0] + dx, canvas[1] + dy, canvas[2] + dx, canvas[3] + dy)
         return replace(
             self,
+            canvas=canvas,
             frames=tuple(replace(s, x=s.x + dx, y=s.y + dy) for s in self.frames),
             shapes=tuple(replace(s, x=s.x + dx, y=s.y + dy) for s in self.shapes),
             marks=tuple(replace(s, x=s.x + dx, y=s.y + dy) for s in self.marks),

@@ -1,0 +1,166 @@
+"""What a drawable costs: parameters, operations, and memory, counted from its own plan."""
+
+import math
+from dataclasses import dataclass
+
+from rankscope.diagrams.arrays import arrays_of
+from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.network import Drawable, as_network, diagrams_of
+from rankscope.diagrams.plan import RegionPlan
+from rankscope.diagrams.schedule import Read, Schedule
+from rankscope.diagrams.scheduling import schedule
+from rankscope.diagrams.search.methods import AUTOMATIC, Method
+
+Positions = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class RegionCost:
+    """One region of one diagram: its operations, its largest product, and its moves."""
+
+    step: str
+    diagram: str
+    region: str | None
+    flops: int
+    largest_intermediate: int
+    path: Positions
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {
+            "step": self.step,
+            "diagram": self.diagram,
+            "region": self.region,
+            "flops": self.flops,
+            "largest_intermediate": self.largest_intermediate,
+            "path": [list(positions) for positions in self.path],
+        }
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Exact counts for one drawable.
+
+    Args:
+        parameters: entries of parameter arrays; an array that several nodes read counts once.
+        flops: operations of all contractions, a multiplication and an addition counted as two;
+            functions, scales and the additions of a sum are not counted, look-ups cost nothing.
+        largest_intermediate: entries of the largest product; outputs included, inputs not.
+        peak_memory: entries alive at once when the plan is carried out without gradients:
+            inputs and parameters all along, and every product until its last use.
+        regions: one row for each region, in the order they are computed.
+        method: how the order was chosen.
+    """
+
+    name: str
+    parameters: int
+    flops: int
+    largest_intermediate: int
+    peak_memory: int
+    regions: tuple[RegionCost, ...]
+    method: str
+
+    @property
+    def path(self) -> tuple[Positions, ...]:
+        """For each region, its moves as opt_einsum writes them."""
+        return tuple(region.path for region in self.regions)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.parameters:,} parameters, {self.flops:,} operations, "
+            f"largest intermediate {self.largest_intermediate:,}, "
+            f"peak memory {self.peak_memory:,} entries [{self.method}]"
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name,
+            "parameters": self.parameters,
+            "flops": self.flops,
+            "largest_intermediate": self.largest_intermediate,
+            "peak_memory": self.peak_memory,
+            "path": [[list(positions) for positions in path] for path in self.path],
+            "regions": [region.to_dict() for region in self.regions],
+            "method": self.method,
+        }
+
+
+def cost(drawable: Drawable, method: Method = AUTOMATIC) -> Cost:
+    """Count what a drawable costs when it is contracted as `method` says.
+
+    Example:
+        >>> from rankscope.diagrams.diagram import Diagram
+        >>> from rankscope.diagrams.parts import Index, Node, Role
+        >>> layer = Diagram(
+        ...     "layer",
+        ...     (Index("b", 8), Index("i", 3), Index("o", 4)),
+        ...     (Node("X", ("b", "i"), Role.DATA), Node("W", ("o", "i"))),
+        ...     output=("b", "o"),
+        ... )
+        >>> print(cost(layer))  # doctest: +NORMALIZE_WHITESPACE
+        layer: 12 parameters, 192 operations, largest intermediate 32,
+        peak memory 68 entries [Automatic()]
+
+    Raises:
+        SizeError: if sizes are missing or contradict each other.
+        DiagramError: if a node can be given no values.
+        ContractionError: if a region cannot be contracted.
+    """
+    parameters = sum(array.entries for array in arrays_of(drawable) if not array.is_input)
+    regions = tuple(
+        _region_cost(step.name, diagram.name, region)
+        for step in as_network(drawable).steps
+        for diagram in diagrams_of(step.body)
+        for region in plan_contraction(diagram, method).regions
+    )
+    return Cost(
+        drawable.name,
+        parameters,
+        sum(region.flops for region in regions),
+        max(region.largest_intermediate for region in regions),
+        peak_memory(schedule(drawable, method)),
+        regions,
+        repr(method),
+    )
+
+
+def peak_memory(planned: Schedule) -> int:
+    """Entries alive at once at the worst moment; a view keeps alive what it looks at."""
+    entries = {place: math.prod(array.shape) for place, array in enumerate(planned.arrays)}
+    owner = {place: place for place in entries}
+    for operation in planned.operations:
+        is_view = isinstance(operation, Read)
+        owner[operation.target] = owner[operation.sources[0]] if is_view else operation.target
+    last_use = _last_use_of_owner(planned, owner)
+    alive = peak = sum(entries.values())
+    for place, operation in enumerate(planned.operations):
+        if owner[operation.target] == operation.target:
+            entries[operation.target] = math.prod(operation.shape)
+            alive += entries[operation.target]
+        peak = max(peak, alive)
+        alive -= sum(entries[value] for value in last_use[place])
+    return peak
+
+
+def _last_use_of_owner(planned: Schedule, owner: dict[int, int]) -> list[list[int]]:
+    last: dict[int, int] = {}
+    for place, operation in enumerate(planned.operations):
+        for value in (operation.target, *operation.sources):
+            last[owner[value]] = place
+    found: list[list[int]] = [[] for _ in planned.operations]
+    for value, place in last.items():
+        if value >= len(planned.arrays) and value != owner[planned.result]:
+            found[place].append(value)
+    return found
+
+
+def _region_cost(step: str, diagram: str, plan: RegionPlan) -> RegionCost:
+    return RegionCost(
+        step,
+        diagram,
+        plan.region,
+        sum(move.flops for move in plan.contractions),
+        max((plan.size, *(move.size for move in plan.contractions))),
+        plan.path,
+    )

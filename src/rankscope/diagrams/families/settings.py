@@ -1,0 +1,111 @@
+"""What a family can be asked for: settings, how their text is read, and the family itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rankscope.diagrams.network import Body
+from rankscope.errors import FamilyError
+
+Value = int | tuple[int, ...]
+Sizes = Value | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One word before an equals sign, such as `rank` in `rank=8`.
+
+    Args:
+        name: the word.
+        keyword: the builder's parameter that it feeds.
+        meaning: what it is, in a few words.
+        smallest: the smallest integer it may be.
+        is_list: whether it may be several integers with commas between them.
+    """
+
+    name: str
+    keyword: str
+    meaning: str
+    smallest: int = 1
+    is_list: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """The values it takes, in words."""
+        one = {0: "an integer from 0", 1: "a positive integer"}[self.smallest]
+        return f"{one} or several with commas between them" if self.is_list else one
+
+    def read(self, value: str | Value) -> Value:
+        """The integer, or the integers, that a value stands for.
+
+        Example:
+            >>> Setting("rank", "bond_dimensions", "bonds", is_list=True).read("2,3,4")
+            (2, 3, 4)
+
+        Raises:
+            FamilyError: if it is something else.
+        """
+        parts = value.split(",") if isinstance(value, str) else value
+        if isinstance(parts, int):
+            return self._integer(parts, value)
+        found = tuple(self._integer(part, value) for part in parts)
+        if len(found) == 1 and isinstance(value, str):
+            return found[0]
+        if not self.is_list or not found:
+            raise self._refusal(value)
+        return found
+
+    def _integer(self, part: str | int, value: str | Value) -> int:
+        try:
+            number = int(part)
+        except ValueError as error:
+            raise self._refusal(value) from error
+        if isinstance(part, bool) or number < self.smallest:
+            raise self._refusal(value)
+        return number
+
+    def _refusal(self, value: str | Value) -> FamilyError:
+        return FamilyError(f"{self.name} ({self.meaning}) must be {self.wanted}, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of diagram with a name; `build` takes the keywords of the settings."""
+
+    name: str
+    title: str
+    summary: str
+    settings: tuple[Setting, ...]
+    build: Callable[..., Body]
+
+
+def spread(values: Sizes, count: int, *, what: str, each: str) -> tuple[int | None, ...]:
+    """One size for each of `count` legs: the same one, one each, or none that is known.
+
+    Example:
+        >>> spread(4, 3, what="cp: size", each="leg")
+        (4, 4, 4)
+
+    Raises:
+        FamilyError: if there are several, but not `count`.
+    """
+    if values is None or isinstance(values, int):
+        return (values,) * count
+    if len(values) != count:
+        raise FamilyError(
+            f"{what} must be one integer or {count} of them, one for each {each}, "
+            f"got {len(values)}: {values}."
+        )
+    return values
+
+
+def resolve_order(order: int | None, sizes: Sizes, *, default: int, family: str) -> int:
+    """The order asked for, or else the number of sizes given, or else the default.
+
+    Raises:
+        FamilyError: if it is not positive.
+    """
+    if order is None:
+        return len(sizes) if isinstance(sizes, tuple) and sizes else default
+    if order < 1:
+        raise FamilyError(f"{family}: order must be a positive integer, got {order}.")
+    return order

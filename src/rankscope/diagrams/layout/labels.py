@@ -1,0 +1,228 @@
+"""Labels of wires: open legs at the tip, bonds beside their wire, where nothing is in the way."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rankscope.diagrams.layout.buckets import Buckets
+from rankscope.diagrams.layout.placement import Side
+from rankscope.diagrams.layout.routes import Route
+from rankscope.diagrams.layout.tensors import WIRE_FONT
+from rankscope.diagrams.mathtext import outline, place_label
+from rankscope.diagrams.polygons import segments
+from rankscope.diagrams.scene import Box, Label, Point, Shape
+
+TIP_GAP, SIDE_GAP = 8.0, 7.5
+SPACING = 5.0
+SHARES = (0.5, 0.45, 0.55, 0.4, 0.6, 0.35, 0.65, 0.3, 0.7, 0.25, 0.75, 0.15, 0.85)
+SLANT = 5.0
+OVER_SHAPE, OVER_WIRE, OVER_BORDER = 50.0, 15.0, 60.0
+OTHER_WIRE, OFF_MIDDLE, LONG_PIECE, WRONG_SIDE, INWARD = 20.0, 30.0, 0.25, 25.0, 12.0
+SIDE_COST = {Side.UP: 0.0, Side.RIGHT: 2.0, Side.LEFT: 4.0, Side.DOWN: 6.0}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One label to place.
+
+    Args:
+        index: whose it is.
+        text: TeX between dollars.
+        style: of the label.
+        routes: the wires it may stand beside.
+        num_preferred: so many of them, from the first, are better than the rest.
+        tip: the end of an open leg, and the direction it points in.
+        side: a side that was asked for.
+        centre: labels prefer the side away from here.
+    """
+
+    index: str
+    text: str
+    style: str
+    routes: tuple[Route, ...]
+    num_preferred: int = 0
+    tip: tuple[Point, Point] | None = None
+    side: Side | None = None
+    centre: Point | None = None
+
+
+@dataclass
+class Page:
+    """What is drawn already."""
+
+    shapes: Sequence[Shape]
+    marks: Sequence[Shape]
+    frames: Sequence[Shape]
+    routes: Sequence[Route]
+    placed: list[Label] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._solids: Buckets[Shape | Label] = Buckets()
+        self._ink: Buckets[Point] = Buckets()
+        self._borders: Buckets[Box] = Buckets()
+        for shape in (*self.shapes, *self.marks):
+            self._solids.add(shape.box, shape)
+        for frame in self.frames:
+            left, top, right, bottom = frame.box
+            for border in (
+                (left, top, right, top),
+                (left, bottom, right, bottom),
+                (left, top, left, bottom),
+                (right, top, right, bottom),
+            ):
+                self._borders.add(border, border)
+        for route in self.routes:
+            for point in spaced(route.line, SPACING):
+                self._ink.add((*point, *point), point)
+
+    def add(self, label: Label) -> None:
+        """Put a label down."""
+        self.placed.append(label)
+        self._solids.add(label.box, label)
+
+    def clash(self, box: Box) -> float:
+        """How badly a label in a box would overlap what is there."""
+        cost = 0.0
+        for other, _ in self._solids.near(_grown(box, 4.0)):
+            wide = min(box[2], other[2] + 4) - max(box[0], other[0] - 4)
+            high = min(box[3], other[3] + 4) - max(box[1], other[1] - 4)
+            cost += OVER_SHAPE + 0.2 * max(0.0, wide) * max(0.0, high)
+        cost += OVER_WIRE * sum(1 for _ in self._ink.near(_grown(box, 3.5)))
+        cost += OVER_BORDER * sum(1 for _ in self._borders.near(_grown(box, 5.0)))
+        return cost
+
+    def pieces(self, route: Route) -> Iterator[list[Point]]:
+        """Visible runs of a route: split at corners, at borders, and under shapes."""
+        lines = [route.line]
+        if not route.is_curve:
+            lines = [(a, b) for a, b in segments(route.line)]
+        for line in lines:
+            run: list[Point] = []
+            for point in spaced(line, SPACING):
+                if self._is_hidden(point):
+                    if len(run) > 2:
+                        yield run
+                    run = []
+                elif run and self._zone(point) != self._zone(run[-1]):
+                    if len(run) > 2:
+                        yield run
+                    run = [point]
+                else:
+                    run.append(point)
+            if len(run) > 2:
+                yield run
+
+    def _is_hidden(self, point: Point) -> bool:
+        return any(
+            isinstance(thing, Shape) and thing.covers(point)
+            for _, thing in self._solids.near((*point, *point))
+        )
+
+    def _zone(self, point: Point) -> tuple[bool, ...]:
+        return tuple(frame.covers(point) for frame in self.frames)
+
+
+def place_labels(page: Page, requests: Sequence[Request]) -> tuple[Label, ...]:
+    """All labels: tips first, they have no choice; then the others in order."""
+    for request in requests:
+        if request.tip is not None:
+            page.add(_at_tip(request, *request.tip))
+    for request in requests:
+        if request.tip is None:
+            label = _beside(page, request)
+            if label is not None:
+                page.add(label)
+    order: Mapping[str, int] = {request.index: k for k, request in enumerate(requests)}
+    return tuple(sorted(page.placed, key=lambda label: order[label.owner]))
+
+
+def _at_tip(request: Request, point: Point, direction: Point) -> Label:
+    (x, y), (dx, dy) = point, direction
+    if abs(dx) < 0.05:
+        anchor = "mb" if dy < 0 else "mt"
+    elif abs(dy) < 0.05:
+        anchor = "rm" if dx < 0 else "lm"
+    else:
+        half_width, half_height = _half(request.text)
+        reach = abs(dx) * half_width + abs(dy) * half_height + TIP_GAP - 2
+        return _label(request, (x + dx * reach, y + dy * reach))
+    return _label(request, (x + dx * TIP_GAP, y + dy * TIP_GAP), anchor)
+
+
+def _beside(page: Page, request: Request) -> Label | None:
+    best: tuple[float, Point] | None = None
+    half = _half(request.text)
+    for rank, route in enumerate(request.routes):
+        for run in page.pieces(route):
+            length = math.dist(run[0], run[-1])
+            for cost, point in _spots(request, run, half):
+                total = cost - LONG_PIECE * min(length, 160.0)
+                total += OTHER_WIRE if rank >= request.num_preferred else 0.0
+                if best is None or total < best[0]:
+                    total += page.clash(_box(point, half))
+                    if best is None or total < best[0]:
+                        best = (total, point)
+    return None if best is None else _label(request, best[1])
+
+
+def _spots(
+    request: Request, run: list[Point], half: tuple[float, float]
+) -> Iterator[tuple[float, Point]]:
+    """Places on both sides of a run, with what each costs before looking for clashes."""
+    for share in SHARES:
+        place = min(len(run) - 2, max(1, round(share * (len(run) - 1))))
+        (x0, y0), (x1, y1) = run[place - 1], run[place + 1]
+        length = math.hypot(x1 - x0, y1 - y0) or 1.0
+        nx, ny = (y1 - y0) / length, -(x1 - x0) / length
+        for sign in (1.0, -1.0):
+            dx, dy = nx * sign, ny * sign
+            reach = abs(dx) * half[0] + abs(dy) * half[1] + SIDE_GAP
+            point = (run[place][0] + dx * reach, run[place][1] + dy * reach)
+            cost = OFF_MIDDLE * abs(share - 0.5) + _side_cost(request, run[place], (dx, dy))
+            yield cost, point
+
+
+def _side_cost(request: Request, at: Point, normal: Point) -> float:
+    dx, dy = normal
+    if abs(dy) > 0.5:
+        side = Side.UP if dy < 0 else Side.DOWN
+    else:
+        side = Side.LEFT if dx < 0 else Side.RIGHT
+    if request.side is not None:
+        return 0.0 if side is request.side else WRONG_SIDE
+    # Beside a slanting wire, the upper side.
+    cost = SIDE_COST[side] + SLANT * dy
+    if request.centre is not None:
+        outward = dx * (at[0] - request.centre[0]) + dy * (at[1] - request.centre[1])
+        cost += INWARD if outward < 0 else -INWARD
+    return cost
+
+
+def _label(request: Request, point: Point, anchor: str = "mm") -> Label:
+    found = place_label(request.text, point, size=WIRE_FONT, style=request.style, anchor=anchor)
+    return Label(found.text, found.x, found.y, found.size, found.style, found.box, request.index)
+
+
+def _half(text: str) -> tuple[float, float]:
+    left, top, right, bottom = outline(text, WIRE_FONT).box
+    return ((right - left) / 2, (bottom - top) / 2)
+
+
+def _box(point: Point, half: tuple[float, float]) -> Box:
+    return (point[0] - half[0], point[1] - half[1], point[0] + half[0], point[1] + half[1])
+
+
+def _grown(box: Box, margin: float) -> Box:
+    return (box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin)
+
+
+def spaced(line: Sequence[Point], spacing: float) -> list[Point]:
+    """Points along a line at most `spacing` apart, ends included."""
+    found = [line[0]]
+    for (x0, y0), (x1, y1) in segments(line):
+        count = max(1, math.ceil(math.dist((x0, y0), (x1, y1)) / spacing))
+        found += [
+            (x0 + step / count * (x1 - x0), y0 + step / count * (y1 - y0))
+            for step in range(1, count + 1)
+        ]
+    return found

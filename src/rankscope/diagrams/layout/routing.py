@@ -1,0 +1,274 @@
+"""Wires: each takes the simplest way that runs through nothing and crosses each barrier once.
+
+Regions are finished from the inside out. The wires inside a region come first, then its frame
+around them, then what crosses it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rankscope.diagrams.layout.buckets import Buckets
+from rankscope.diagrams.layout.frames import frame_box
+from rankscope.diagrams.layout.routes import (
+    Route,
+    arc,
+    bowed,
+    bracket,
+    elbow,
+    is_level,
+    is_upright,
+    loop,
+    orthogonal,
+)
+from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Segment, Tip, Wiring
+from rankscope.diagrams.polygons import intersections, segments
+from rankscope.diagrams.scene import Box, Point
+
+Piece = tuple[Point, Point]
+
+HIT, WRONG_BARRIER, ALONG, CROSSING, LATER = 1000.0, 400.0, 300.0, 40.0, 4.0
+CLEARANCE = 6.0
+TOGETHER, LONGEST_TOGETHER = 7.0, 12.0
+ARC_SPACING, DOT_ARC_SPACING = 44.0, 34.0
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What wires run between: centres and boxes of everything placed, in pixels."""
+
+    wiring: Wiring
+    centres: Mapping[End, Point]
+    boxes: Mapping[End, Box]
+    straight: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Routing:
+    """A route for every segment, a frame for every region, and how much is wrong with them."""
+
+    routes: Mapping[Segment, Route]
+    frames: Mapping[str, Box]
+    cost: float
+
+
+class Router:
+    """Routes one picture; use `run` once."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.wiring = ground.wiring
+        self.routes: dict[Segment, Route] = {}
+        self.frames: dict[str, Box] = {}
+        self.cost = 0.0
+        self._shapes: Buckets[End] = Buckets()
+        self._wires: Buckets[Segment] = Buckets()
+        for end, box in ground.boxes.items():
+            if not isinstance(end, Tip):
+                self._shapes.add(box, end)
+
+    def run(self) -> Routing:
+        """Route everything."""
+        by_region: dict[str | None, list[Segment]] = {}
+        for segment in self.wiring.segments:
+            by_region.setdefault(self.wiring.common_region(segment), []).append(segment)
+        for region in self.wiring.diagram.structure.evaluation_order:
+            for segment in sorted(by_region.get(region, []), key=self._difficulty):
+                self._route(segment)
+            if region is not None:
+                wires = [self.routes[segment].box for segment in by_region.get(region, [])]
+                self.frames[region] = frame_box(
+                    self.wiring, region, self.ground.boxes, self.frames, wires
+                )
+        return Routing(self.routes, self.frames, self.cost)
+
+    def _difficulty(self, segment: Segment) -> tuple[int, float]:
+        """Straight wires first, then short ones: they have the least choice."""
+        start, end = self._points(segment)
+        is_straight = is_level(start, end) or is_upright(start, end)
+        return (0 if is_straight else 1, math.dist(start, end))
+
+    def _points(self, segment: Segment) -> tuple[Point, Point]:
+        return (self.ground.centres[segment.first], self.ground.centres[segment.second])
+
+    def _route(self, segment: Segment) -> None:
+        best: tuple[float, Route] | None = None
+        for place, route in enumerate(self._ways(segment)):
+            if best is not None and LATER * place >= best[0]:
+                break
+            limit = math.inf if best is None else best[0] - LATER * place
+            cost = LATER * place + self._faults(segment, route, limit)
+            if best is None or cost < best[0]:
+                best = (cost, route)
+        assert best is not None
+        self.cost += best[0]
+        self.routes[segment] = best[1]
+        self._wires.add(best[1].box, segment)
+
+    def _ways(self, segment: Segment) -> Iterator[Route]:
+        start, end = self._points(segment)
+        num_parallel = self._num_parallel(segment)
+        if segment.first == segment.second:
+            box = self.ground.boxes[segment.first]
+            for direction in ((0.0, -1.0), (0.0, 1.0), (-1.0, 0.0), (1.0, 0.0)):
+                size = (box[2] - box[0]) / 2 * (1 + 0.35 * segment.ordinal)
+                yield loop(start, direction, size)
+        elif num_parallel > 1:
+            is_small = any(isinstance(end, Dot) for end in segment.ends)
+            spacing = DOT_ARC_SPACING if is_small else ARC_SPACING
+            first = self._first_parallel(segment)
+            forwards = segment.first == first.first
+            height = spacing * (segment.ordinal - (num_parallel - 1) / 2)
+            yield arc(start, end, -height if forwards else height)
+        elif segment.index in self.ground.straight:
+            yield from bowed(start, end)
+            yield from orthogonal(start, end)
+        else:
+            yield from self._row_ways(segment, start, end)
+
+    def _row_ways(self, segment: Segment, start: Point, end: Point) -> Iterator[Route]:
+        if not is_level(start, end) and not is_upright(start, end):
+            weights = [self._weight(one) for one in segment.ends]
+            if isinstance(segment.first, Dot) != isinstance(segment.second, Dot):
+                is_first_dot = isinstance(segment.first, Dot)
+                yield bracket(end, start).reversed() if is_first_dot else bracket(start, end)
+            elif weights[0] != weights[1]:
+                # Leaves the tensor across the row, arrives at the convolution along it.
+                yield elbow(start, end, is_upright_first=weights[0] > weights[1])
+        yield from orthogonal(start, end)
+        yield from bowed(start, end)
+
+    def _weight(self, end: End) -> int:
+        if isinstance(end, NodeEnd):
+            return 1 if end.name in self.wiring.diagram.convolution_by_name else 2
+        return 0
+
+    def _parallel(self, segment: Segment) -> list[Segment]:
+        return [
+            other for other in self.wiring.at[segment.first] if {*other.ends} == {*segment.ends}
+        ]
+
+    def _num_parallel(self, segment: Segment) -> int:
+        return len(self._parallel(segment))
+
+    def _first_parallel(self, segment: Segment) -> Segment:
+        return self._parallel(segment)[0]
+
+    def _faults(self, segment: Segment, route: Route, limit: float) -> float:
+        """What is wrong with a route; stops counting at `limit`."""
+        left, top, right, bottom = route.box
+        box = (left - CLEARANCE, top - CLEARANCE, right + CLEARANCE, bottom + CLEARANCE)
+        cost = 0.0
+        for other_box, end in self._shapes.near(box):
+            if end not in segment.ends and passes(route, other_box, CLEARANCE):
+                cost += HIT
+        for region, frame in self.frames.items():
+            expected = 1 if self.wiring.is_crossing(segment, region) else 0
+            cost += WRONG_BARRIER * abs(num_entries(route, frame) - expected)
+        for _, other in self._wires.near(box):
+            if cost >= limit:
+                break
+            cost += self._conflict(segment, route, other)
+        return cost
+
+    def _conflict(self, segment: Segment, route: Route, other: Segment) -> float:
+        shared = [self.ground.boxes[end] for end in segment.ends if end in other.ends]
+        crossed, along = 0, 0.0
+        for first, second in near_pieces(route, self.routes[other], reach=TOGETHER):
+            crossed += sum(
+                1
+                for point in intersections(first, second)
+                if not any(_covers(box, point, 2.0) for box in shared)
+            )
+            length, middle = shared_run(first, second, reach=TOGETHER)
+            # Wires that leave one tensor side by side are spread over its ports later.
+            if length and not any(_is_in_line(box, middle) for box in shared):
+                along += length
+        cost = CROSSING * crossed
+        if along > LONGEST_TOGETHER:
+            cost += ALONG if segment.index != other.index else ALONG / 5
+        return cost
+
+
+def passes(route: Route, box: Box, margin: float) -> bool:
+    """Whether a route comes within `margin` of the shape in a box."""
+    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    radius = (box[2] - box[0]) / 2 + margin
+    return any(_distance(middle, start, end) < radius for start, end, _ in route.pieces)
+
+
+def near_pieces(first: Route, second: Route, *, reach: float) -> Iterator[tuple[Piece, Piece]]:
+    """Pairs of straight pieces of two routes whose boxes are within `reach`."""
+    left, top, right, bottom = first.box
+    frame = (left - reach, top - reach, right + reach, bottom + reach)
+    others = [piece for piece in second.pieces if not _is_apart(piece[2], frame)]
+    for start, end, (left, top, right, bottom) in first.pieces:
+        frame = (left - reach, top - reach, right + reach, bottom + reach)
+        for other_start, other_end, box in others:
+            if not _is_apart(box, frame):
+                yield (start, end), (other_start, other_end)
+
+
+def shared_run(first: Piece, second: Piece, *, reach: float) -> tuple[float, Point]:
+    """How far two straight pieces run side by side within `reach`, and the middle of that."""
+    start, end = first
+    length = math.dist(start, end)
+    ux, uy = (end[0] - start[0]) / length, (end[1] - start[1]) / length
+    (near, aside), (far, other_aside) = sorted(
+        (
+            (x - start[0]) * ux + (y - start[1]) * uy,
+            (y - start[1]) * ux - (x - start[0]) * uy,
+        )
+        for x, y in second
+    )
+    low, high = max(near, 0.0), min(far, length)
+    middle = (start[0] + (low + high) / 2 * ux, start[1] + (low + high) / 2 * uy)
+    is_parallel = abs(aside - other_aside) < 0.2 * math.dist(*second)
+    is_near = abs(aside + other_aside) / 2 < reach
+    return (high - low if is_parallel and is_near and low < high else 0.0), middle
+
+
+def num_entries(route: Route, frame: Box) -> int:
+    """How often a route crosses the border of a frame."""
+    return len(border_points(route, frame))
+
+
+def border_points(route: Route, frame: Box) -> list[Point]:
+    """Where a route crosses the border of a frame, in order."""
+    left, top, right, bottom = frame
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+    if _is_apart(route.box, frame):
+        return []
+    return [
+        point
+        for start, end, _ in route.pieces
+        for side in segments(corners)
+        for point in intersections(side, (start, end))
+    ]
+
+
+def _is_apart(first: Box, second: Box) -> bool:
+    return (
+        first[2] < second[0] or second[2] < first[0] or first[3] < second[1] or second[3] < first[1]
+    )
+
+
+def _distance(point: Point, start: Point, end: Point) -> float:
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    share = ((point[0] - start[0]) * dx + (point[1] - start[1]) * dy) / (dx * dx + dy * dy)
+    share = min(1.0, max(0.0, share))
+    return math.dist(point, (start[0] + share * dx, start[1] + share * dy))
+
+
+def _is_in_line(box: Box, point: Point) -> bool:
+    """Whether a point is inside a box, or straight above, below or beside its middle."""
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    is_straight = min(abs(point[0] - x), abs(point[1] - y)) < TOGETHER + 1
+    return is_straight or _covers(box, point, 12.0)
+
+
+def _covers(box: Box, point: Point, margin: float) -> bool:
+    return (
+        box[0] - margin < point[0] < box[2] + margin
+        and box[1] - margin < point[1] < box[3] + margin
+    )

@@ -1,0 +1,176 @@
+"""A drawable as a real `nn.Module` that carries out its contraction plan."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.diagrams.arrays import Array
+from rankscope.diagrams.execution import carry_out, prepare
+from rankscope.diagrams.identifiers import identifiers
+from rankscope.diagrams.network import Drawable
+from rankscope.diagrams.schedule import Schedule
+from rankscope.diagrams.scheduling import schedule
+from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.errors import DiagramError, SizeError
+
+
+class DiagramModule(nn.Module):
+    """A drawable that runs.
+
+    Each parameter array is a parameter of the module, and `array_names` says which array a
+    parameter's name stands for. Call it with the inputs in the order of `input_names`, or with
+    some of them by name.
+    """
+
+    _like: Tensor
+
+    def __init__(self, planned: Schedule, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.schedule = planned
+        self.input_names = tuple(array.name for array in planned.arrays if array.is_input)
+        own = [array.name for array in planned.arrays if not array.is_input]
+        self.array_names = {plain: name for name, plain in identifiers(own).items()}
+        for plain, name in self.array_names.items():
+            self.register_parameter(plain, nn.Parameter(parameters[name]))
+        # What a constant without any neighbour takes its precision and its device from.
+        like = next(self.parameters(), torch.empty(0, dtype=torch.get_default_dtype()))
+        self.register_buffer("_like", like.detach().new_zeros(()), persistent=False)
+        self._lines = prepare(planned)
+        self._inputs = planned.arrays[: planned.num_inputs]
+        self._room = [None] * len(planned.operations)
+
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        """The value of the drawable.
+
+        Raises:
+            DiagramError: if an input is missing, given twice or unknown, or is not integer where
+                the diagram picks with it.
+            SizeError: if an input has another shape than the diagram says.
+        """
+        given = inputs if not named else self._in_order(inputs, named)
+        if len(given) != len(self._inputs):
+            raise DiagramError(
+                f"{self.schedule.name!r} takes {len(self._inputs)} inputs "
+                f"({', '.join(self.input_names) or 'none'}), got {len(given)}."
+            )
+        for array, value in zip(self._inputs, given, strict=True):
+            check_array(array, value)
+        parameters = [getattr(self, plain) for plain in self.array_names]
+        values: list[Tensor | None] = [*given, *parameters, *self._room, self._like]
+        return carry_out(self._lines, values, self.schedule.result)
+
+    def _in_order(self, inputs: tuple[Tensor, ...], named: Mapping[str, Tensor]) -> list[Tensor]:
+        rest = self.input_names[len(inputs) :]
+        for name in named:
+            if name not in rest:
+                raise DiagramError(
+                    f"{self.schedule.name!r} has no free input {name!r}; after {len(inputs)} by "
+                    f"position these are left: {', '.join(rest) or 'none'}."
+                )
+        return [*inputs, *(named[name] for name in rest if name in named)]
+
+    def extra_repr(self) -> str:
+        count = sum(parameter.numel() for parameter in self.parameters())
+        return (
+            f"{self.schedule.name!r}, inputs={self.input_names}, parameters={count:,}, "
+            f"operations={len(self.schedule.operations)}"
+        )
+
+
+def to_module(
+    drawable: Drawable,
+    arrays: Mapping[str, Tensor] | None = None,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    method: Method = AUTOMATIC,
+) -> DiagramModule:
+    """Make a module that computes the drawable.
+
+    Args:
+        drawable: a diagram, sum or network with all its sizes.
+        arrays: the parameters by array name; others in the mapping are not used. Without it,
+            entries are drawn with variance one over the number of entries that are summed.
+        generator: where random entries come from.
+        dtype: precision of the parameters; by default that of `arrays`, or PyTorch's default.
+        method: how the contraction order is chosen.
+
+    Example:
+        >>> from rankscope.diagrams.diagram import Diagram
+        >>> from rankscope.diagrams.parts import Index, Node, Role
+        >>> layer = Diagram(
+        ...     "layer",
+        ...     (Index("b", 8), Index("i", 3), Index("o", 4)),
+        ...     (Node("X", ("b", "i"), Role.DATA), Node("W", ("o", "i"))),
+        ...     output=("b", "o"),
+        ... )
+        >>> module = to_module(layer)
+        >>> module(torch.ones(8, 3)).shape, module.W.shape
+        (torch.Size([8, 4]), torch.Size([4, 3]))
+
+    Raises:
+        SizeError: if sizes are missing, or an array has another number of entries.
+        DiagramError: if a parameter array is not given, or a node can be given no values.
+        ContractionError: if a region cannot be contracted.
+    """
+    planned = schedule(drawable, method)
+    wanted = [array for array in planned.arrays if not array.is_input]
+    if arrays is None:
+        return DiagramModule(planned, {a.name: _random(a, generator, dtype) for a in wanted})
+    missing = [array.name for array in wanted if array.name not in arrays]
+    if missing:
+        raise DiagramError(
+            f"{drawable.name!r} needs the arrays {', '.join(missing)}, which are not among the "
+            f"{len(arrays)} given: {', '.join(arrays) or 'none'}."
+        )
+    for array in wanted:
+        check_array(array, arrays[array.name])
+    return DiagramModule(
+        planned, {a.name: arrays[a.name].detach().to(dtype, copy=True) for a in wanted}
+    )
+
+
+def _random(array: Array, generator: torch.Generator | None, dtype: torch.dtype | None) -> Tensor:
+    device = None if generator is None else generator.device
+    drawn = torch.randn(array.shape, generator=generator, dtype=dtype, device=device)
+    return drawn / math.sqrt(array.fan)
+
+
+def check_array(array: Array, value: Tensor) -> None:
+    """Refuse an array that its readers cannot read.
+
+    An input must have the shape of a node that reads it; parameters may be stored in any shape.
+    Rows are rows of the first axis.
+
+    Raises:
+        SizeError: with both shapes.
+        DiagramError: if it holds numbers where integers are wanted, or the other way round.
+    """
+    is_number = value.is_floating_point() or value.is_complex()
+    if is_number if array.is_integer else not (is_number or array.is_input):
+        wanted = "integers, to pick with" if array.is_integer else "floating-point numbers"
+        raise DiagramError(f"Array {array.name!r} must hold {wanted}, got {value.dtype}.")
+    shape, readers = tuple(value.shape), array.whole
+    if array.is_input:
+        fits = not readers or any(shape == reader.shape for reader in readers)
+    else:
+        fits = not readers or value.numel() == readers[0].entries
+    if not fits:
+        wanted = " or ".join(str(each) for each in dict.fromkeys(r.shape for r in readers))
+        raise SizeError(
+            f"{'Input' if array.is_input else 'Array'} {array.name!r} must have shape {wanted}, "
+            f"got {shape}."
+        )
+    if array.sliced:
+        _check_rows(array, shape)
+
+
+def _check_rows(array: Array, shape: tuple[int, ...]) -> None:
+    width = array.sliced[0].row_entries
+    if not shape or shape[0] < array.num_rows or math.prod(shape[1:]) != width:
+        raise SizeError(
+            f"Array {array.name!r} must have at least {array.num_rows} rows of {width:,} entries, "
+            f"got shape {shape}."
+        )

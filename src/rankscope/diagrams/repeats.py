@@ -1,0 +1,244 @@
+"""Repeated blocks of a network: twelve equal layers are one block, twelve times.
+
+Two runs of steps are equal when they differ only in numbers inside names ("layers.0" against
+"layers.1") and are wired alike: every array that a block reads is made earlier in the same
+block; or made in the block before (*carried*; the first block reads an *entry* value in its
+place); or the same for all blocks; or, for parameters, the block's own. One renaming of arrays
+turns each block into the next.
+Nothing after the run may read a block other than the last, so that a picture that shows the
+first block and "×12" hides no wire.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+from rankscope.diagrams.likeness import NUMBER, step_key
+from rankscope.diagrams.network import Body, Network, Step, nodes_of
+from rankscope.diagrams.parts import Node, Role
+
+
+@dataclass(frozen=True)
+class Block:
+    """Equal runs of steps, in order.
+
+    `carried` pairs a step of the first run with the array it replaces in the next run.
+    """
+
+    repetitions: tuple[tuple[Step, ...], ...]
+    carried: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The first run, which stands for all."""
+        return self.repetitions[0]
+
+    @property
+    def count(self) -> int:
+        """How many runs there are."""
+        return len(self.repetitions)
+
+
+@dataclass(frozen=True)
+class _Run:
+    start: int
+    period: int
+    count: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.period * self.count
+
+    @property
+    def saved(self) -> int:
+        """Steps that need not be drawn."""
+        return self.period * (self.count - 1)
+
+
+# What one node reads: ("own", position), ("carried", position), ("outer", array),
+# or, for a parameter, ("parameter", first slot of the block with the same array).
+Slot = tuple[str, int | str]
+
+
+def collapse(network: Network) -> tuple[Block, ...]:
+    """Group a network's steps into blocks; a step that is not repeated is a block of its own.
+
+    Example:
+        >>> from rankscope.diagrams.diagram import Diagram
+        >>> from rankscope.diagrams.parts import Index
+        >>> def layer(number: int) -> Step:
+        ...     nodes = (
+        ...         Node("X", ("i",), Role.DATA, array=f"x{number}"),
+        ...         Node("W", ("i", "j"), array=f"layer{number}.weight"),
+        ...     )
+        ...     indices = (Index("i", 4), Index("j", 4))
+        ...     return Step(f"x{number + 1}", Diagram("layer", indices, nodes, ("j",)))
+        >>> [block.count for block in collapse(Network("deep", tuple(map(layer, range(12)))))]
+        [12]
+    """
+    search = _Search(network)
+    return tuple(search.blocks(0, len(network.steps)))
+
+
+def expand(blocks: Iterable[Block]) -> tuple[Step, ...]:
+    """The steps that `collapse` grouped."""
+    return tuple(step for block in blocks for steps in block.repetitions for step in steps)
+
+
+class _Search:
+    def __init__(self, network: Network) -> None:
+        self.steps = network.steps
+        self.made = {step.name: position for position, step in enumerate(network.steps)}
+        numbers: dict[Hashable, int] = {}
+        self.keys = [numbers.setdefault(step_key(s), len(numbers)) for s in network.steps]
+        self.slots = [tuple(_slot_nodes(step.body)) for step in network.steps]
+        # Where each step's value is read for the last time.
+        self.last_read = [-1] * len(network.steps)
+        for position, nodes in enumerate(self.slots):
+            for node in nodes:
+                if node.role is Role.DATA and node.source in self.made:
+                    self.last_read[self.made[node.source]] = position
+
+    def blocks(self, start: int, stop: int) -> Iterator[Block]:
+        """Blocks of steps[start:stop]: the run that saves most, and what is left around it."""
+        while start < stop:
+            run = self._best(start, stop)
+            if run is None:
+                yield from (Block(((step,),)) for step in self.steps[start:stop])
+                return
+            yield from self.blocks(start, run.start)
+            yield self._block(run)
+            start = run.stop
+
+    def _block(self, run: _Run) -> Block:
+        repetitions = tuple(
+            self.steps[first : first + run.period]
+            for first in range(run.start, run.stop, run.period)
+        )
+        return Block(repetitions, self._carried(run))
+
+    def _carried(self, run: _Run) -> tuple[tuple[str, str], ...]:
+        pairs: dict[tuple[str, str], None] = {}
+        before, after = self._pattern(run, 0), self._pattern(run, 1)
+        for entry, slot in zip(before, after, strict=True):
+            if slot[0] == "carried":
+                pairs[(self.steps[run.start + int(slot[1])].name, str(entry[1]))] = None
+        return tuple(pairs)
+
+    def _best(self, start: int, stop: int) -> _Run | None:
+        best: _Run | None = None
+        for period in range(1, (stop - start) // 2 + 1):
+            for first, length in self._equal_stretches(start, stop, period):
+                # Ties go to the shorter period, so what cannot beat the best is not looked at.
+                if best is not None and length // period * period <= best.saved:
+                    continue
+                for run in self._runs(first, length, period):
+                    if best is None or self._rank(run) > self._rank(best):
+                        best = run
+        return best
+
+    def _runs(self, first: int, length: int, period: int) -> Iterator[_Run]:
+        """Runs inside a stretch of equal keys; wiring may break it into several."""
+        window = first
+        while window + period <= first + length:
+            reach = window + period
+            for phase in range(window, min(window + period, first + length - period + 1)):
+                run = _Run(phase, period, self._count(phase, period, first + length + period))
+                if run.count > 1:
+                    yield run
+                reach = max(reach, run.stop)
+            window = reach
+
+    def _equal_stretches(self, start: int, stop: int, period: int) -> Iterator[tuple[int, int]]:
+        """Where keys equal those one period later: (first position, length of a period or more)."""
+        first = start
+        for position in range(start, stop - period + 1):
+            is_last = position == stop - period
+            if is_last or self.keys[position] != self.keys[position + period]:
+                if position - first >= period:
+                    yield first, position - first
+                first = position + 1
+
+    def _rank(self, run: _Run) -> tuple[int, bool, int, int]:
+        return (run.saved, self._is_aligned(run), -run.period, -run.start)
+
+    def _is_aligned(self, run: _Run) -> bool:
+        """Whether each block's names start with one number of their own, as in "layers.3.norm"."""
+        numbers = [
+            {
+                tuple(NUMBER.findall(step.name)[:1])
+                for step in self.steps[first : first + run.period]
+            }
+            for first in range(run.start, run.stop, run.period)
+        ]
+        return all(len(found) == 1 for found in numbers) and numbers[0] != numbers[1]
+
+    def _count(self, start: int, period: int, stop: int) -> int:
+        limit = (stop - start) // period
+        run = _Run(start, period, 1)
+        seen = set(self._arrays(run, 0))
+        while run.count < limit and self._continues(run, run.count, seen):
+            seen.update(self._arrays(run, run.count))
+            run = _Run(start, period, run.count + 1)
+        for block in range(run.count - 1):
+            first = start + block * period
+            if any(reader >= run.stop for reader in self.last_read[first : first + period]):
+                return block + 1
+        return run.count
+
+    def _continues(self, run: _Run, block: int, seen: set[str]) -> bool:
+        pattern = self._pattern(run, block)
+        if block == 1:
+            if not _follows(self._pattern(run, 0), pattern):
+                return False
+        elif pattern != self._pattern(run, 1):
+            return False
+        shared = self._shared(run, block)
+        if block > 1 and shared != self._shared(run, 1):
+            return False
+        own = (a for a, same in zip(self._arrays(run, block), shared, strict=True) if not same)
+        return all(array not in seen for array in own)
+
+    def _arrays(self, run: _Run, block: int) -> list[str]:
+        """Arrays of parameters, slot by slot."""
+        return [node.source for _, node in self._nodes(run, block) if node.role is not Role.DATA]
+
+    def _shared(self, run: _Run, block: int) -> list[bool]:
+        pairs = zip(self._arrays(run, 0), self._arrays(run, block), strict=True)
+        return [first == now for first, now in pairs]
+
+    def _nodes(self, run: _Run, block: int) -> Iterator[tuple[int, Node]]:
+        first = run.start + block * run.period
+        for position in range(first, first + run.period):
+            yield from ((position, node) for node in self.slots[position])
+
+    def _pattern(self, run: _Run, block: int) -> list[Slot]:
+        first, first_slot = run.start + block * run.period, dict[str, int]()
+        found: list[Slot] = []
+        for slot, (_, node) in enumerate(self._nodes(run, block)):
+            made = self.made.get(node.source, -1)
+            if node.role is not Role.DATA:
+                found.append(("parameter", first_slot.setdefault(node.source, slot)))
+            elif made >= first:
+                found.append(("own", made - first))
+            elif block > 0 and made >= first - run.period:
+                found.append(("carried", made - first + run.period))
+            else:
+                found.append(("outer", node.source))
+        return found
+
+
+def _follows(first: list[Slot], second: list[Slot]) -> bool:
+    """Whether renaming entry values to carried ones turns the first block into the second."""
+    renamed: dict[Slot, Slot] = {}
+    for before, after in zip(first, second, strict=True):
+        is_entry = before[0] == "outer" and after[0] == "carried"
+        if not is_entry and before != after:
+            return False
+        if renamed.setdefault(before, after) != after:
+            return False
+    return len(dict.fromkeys(renamed.values())) == len(renamed)
+
+
+def _slot_nodes(body: Body) -> Iterator[Node]:
+    # A constant has no array, and every result in a body is private to it.
+    return (node for node in nodes_of(body) if node.role not in (Role.CONSTANT, Role.RESULT))

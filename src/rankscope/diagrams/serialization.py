@@ -1,0 +1,156 @@
+"""Diagrams, sums and networks as plain JSON data, and back, exactly.
+
+A document is an object with `version`, `kind` ("diagram", "sum" or "network") and the fields of
+that dataclass. Reading builds data only: nothing in a document is ever run.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.functions import Function
+from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
+from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region, Role
+from rankscope.diagrams.records import (
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    NUMBER_OR_TEXT,
+    TEXT,
+    Codec,
+    choice,
+    optional,
+    pair,
+    record,
+    refusal,
+    sequence,
+)
+from rankscope.errors import DiagramError
+
+VERSION = 1
+NAMES = sequence(TEXT)
+
+INDEX = record(
+    Index,
+    {
+        "name": TEXT,
+        "size": optional(INTEGER),
+        "symbol": optional(TEXT),
+        "kind": choice(IndexKind),
+        "label": optional(TEXT),
+    },
+)
+NODE = record(
+    Node,
+    {
+        "name": TEXT,
+        "indices": NAMES,
+        "role": choice(Role),
+        "label": optional(TEXT),
+        "array": optional(TEXT),
+        "rows": optional(pair(INTEGER, INTEGER)),
+        "is_one_hot": BOOLEAN,
+        "narrow_side": optional(TEXT),
+        "fill": NUMBER,
+    },
+)
+CONVOLUTION = record(
+    Convolution,
+    {
+        "name": TEXT,
+        "input": TEXT,
+        "kernel": TEXT,
+        "output": TEXT,
+        "stride": INTEGER,
+        "padding": pair(INTEGER, INTEGER),
+        "dilation": INTEGER,
+        "padding_mode": TEXT,
+    },
+)
+FUNCTION = record(Function, {"name": TEXT, "options": sequence(pair(TEXT, NUMBER_OR_TEXT))})
+REGION = record(
+    Region,
+    {
+        "name": TEXT,
+        "members": NAMES,
+        "function": FUNCTION,
+        "over": NAMES,
+        "scale": optional(TEXT),
+        "causal": optional(pair(TEXT, TEXT)),
+        "label": optional(TEXT),
+    },
+)
+DIAGRAM = record(
+    Diagram,
+    {
+        "name": TEXT,
+        "indices": sequence(INDEX),
+        "nodes": sequence(NODE),
+        "output": NAMES,
+        "convolutions": sequence(CONVOLUTION),
+        "regions": sequence(REGION),
+        "title": optional(TEXT),
+    },
+)
+TERM = record(Term, {"diagram": DIAGRAM, "coefficient": NUMBER})
+SUM = record(Sum, {"name": TEXT, "terms": sequence(TERM), "title": optional(TEXT)})
+
+
+def _one_of(kinds: Mapping[str, tuple[type[Any], Codec]]) -> Codec:
+    """An object whose key `kind` says which of several it is."""
+
+    def write(value: Any) -> dict[str, Any]:
+        kind = next(name for name, (holds, _) in kinds.items() if isinstance(value, holds))
+        return {"kind": kind, **kinds[kind][1].write(value)}
+
+    def read(data: Any, place: str) -> Any:
+        if not isinstance(data, dict):
+            raise refusal(place, "an object", data)
+        kind = data.get("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            raise refusal(f"{place}.kind", f"one of {', '.join(kinds)}", kind)
+        return kinds[kind][1].read({key: data[key] for key in data if key != "kind"}, place)
+
+    return Codec(write, read)
+
+
+BODIES: dict[str, tuple[type[Any], Codec]] = {"diagram": (Diagram, DIAGRAM), "sum": (Sum, SUM)}
+STEP = record(Step, {"name": TEXT, "body": _one_of(BODIES), "label": optional(TEXT)})
+NETWORK = record(Network, {"name": TEXT, "steps": sequence(STEP), "title": optional(TEXT)})
+DRAWABLE = _one_of(BODIES | {"network": (Network, NETWORK)})
+
+
+def to_dict(drawable: Drawable) -> dict[str, Any]:
+    """Write a diagram, sum or network as plain data: dicts, lists, strings, numbers, booleans.
+
+    Example:
+        >>> to_dict(Diagram("one", (Index("i", 2),), (Node("v", ("i",)),), ("i",)))["nodes"][0][
+        ...     "indices"
+        ... ]
+        ['i']
+    """
+    written: dict[str, Any] = DRAWABLE.write(drawable)
+    return {"version": VERSION, **written}
+
+
+def from_dict(document: object) -> Drawable:
+    """Read a diagram, sum or network from plain data, for example from `json.loads`.
+
+    Raises:
+        DiagramError: if a key, kind, value or version is not known, or parts do not fit together.
+        SizeError: if a size is not a positive integer, or two sizes contradict each other.
+    """
+    if not isinstance(document, dict):
+        raise refusal("its start", "an object", document)
+    version = document.get("version")
+    if isinstance(version, bool) or version != VERSION:
+        raise DiagramError(
+            f"Document, at version: wanted {VERSION}, got {version!r:.40}. "
+            "Read it with the rankscope that wrote it."
+        )
+    rest = {key: value for key, value in document.items() if key != "version"}
+    try:
+        drawable: Drawable = DRAWABLE.read(rest, "document")
+    except RecursionError as error:
+        raise DiagramError("Document: its regions are nested too deeply to be read.") from error
+    return drawable

@@ -1,0 +1,72 @@
+"""The size of every index: given, shared through a symbol, or forced by a convolution."""
+
+from collections.abc import Mapping
+
+from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.scale import evaluate_scale
+from rankscope.errors import SizeError
+
+
+def resolved_sizes(diagram: Diagram) -> dict[str, int]:
+    """Size of every index, in the diagram's order.
+
+    A size given to one index holds for all that share its symbol, and the output of a
+    convolution follows from its input and its kernel.
+
+    Example:
+        >>> from rankscope.diagrams.parts import Index, Node
+        >>> row = Diagram("row", (Index("i", 3),), (Node("A", ("i",)),), output=("i",))
+        >>> resolved_sizes(row)
+        {'i': 3}
+
+    Raises:
+        SizeError: if some are missing (all of them are listed), or a convolution does not fit.
+    """
+    found = {index.name: index.size for index in diagram.indices if index.size is not None}
+    _spread(diagram, found)
+    # Chains need one round per link, because the output of one is the input of the next.
+    for _ in diagram.convolutions:
+        _infer_outputs(diagram, found)
+        _spread(diagram, found)
+    missing = [index.symbol or index.name for index in diagram.indices if index.name not in found]
+    if missing:
+        names = list(dict.fromkeys(missing))
+        raise SizeError(
+            f"Diagram {diagram.name!r} has no size for {', '.join(names)}; give "
+            f"{'it' if len(names) == 1 else 'them'} with "
+            f"with_sizes({', '.join(f'{name}=…' for name in names)}) or --size {names[0]}=…."
+        )
+    return {index.name: found[index.name] for index in diagram.indices}
+
+
+def region_scale(diagram: Diagram, region: str, sizes: Mapping[str, int]) -> float:
+    """The number a region multiplies its value by; 1.0 when it has no scale."""
+    expression = diagram.region_by_name[region].scale
+    if expression is None:
+        return 1.0
+    symbols = {index.symbol: sizes[index.name] for index in diagram.indices if index.symbol}
+    return evaluate_scale(expression, {**sizes, **symbols})
+
+
+def _spread(diagram: Diagram, found: dict[str, int]) -> None:
+    by_symbol = {
+        index.symbol: found[index.name]
+        for index in diagram.indices
+        if index.symbol and index.name in found
+    }
+    for index in diagram.indices:
+        if index.symbol in by_symbol:
+            found.setdefault(index.name, by_symbol[index.symbol])
+
+
+def _infer_outputs(diagram: Diagram, found: dict[str, int]) -> None:
+    for convolution in diagram.convolutions:
+        if convolution.input not in found or convolution.kernel not in found:
+            continue
+        size = convolution.output_size(found[convolution.input], found[convolution.kernel])
+        if size < 1 or found.setdefault(convolution.output, size) != size:
+            raise SizeError(
+                f"Convolution {convolution.name!r}: input {found[convolution.input]} and kernel "
+                f"{found[convolution.kernel]} give an output of {size}, but index "
+                f"{convolution.output!r} has size {found.get(convolution.output, 'at least 1')}."
+            )

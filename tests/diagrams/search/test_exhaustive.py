@@ -1,0 +1,185 @@
+"""The dynamic programme against all orders, one by one, with sets instead of bit masks."""
+
+import math
+from itertools import combinations
+
+import opt_einsum
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.diagrams.search.exhaustive import cheapest_path
+from rankscope.diagrams.search.greedy import greedy_path
+from rankscope.diagrams.search.problem import Path, Problem
+
+Held = frozenset[int]
+Convolution = tuple[int, int, int]
+Parts = tuple[
+    tuple[tuple[int, ...], ...], tuple[int, ...], tuple[int, ...], tuple[Convolution, ...]
+]
+
+
+@st.composite
+def parts(draw: st.DrawFn, *, max_convolutions: int = 4) -> Parts:
+    """What a problem is made of (not the problem: the type checker is random, strategies must not be).
+
+    Operands with shared indices of any number of ends, joined by convolutions and chains."""
+    count = draw(st.integers(2, 5))
+    operands: list[list[int]] = [[] for _ in range(count)]
+    sizes: list[int] = []
+    output: list[int] = []
+    places = st.integers(0, count - 1)
+
+    def add_index() -> int:
+        sizes.append(draw(st.integers(1, 5)))
+        return len(sizes) - 1
+
+    for _ in range(draw(st.integers(1, 5))):
+        index = add_index()
+        for place in draw(st.lists(places, min_size=1, max_size=3)):
+            operands[place].append(index)
+        if draw(st.booleans()):
+            output.append(index)
+    convolutions: list[Convolution] = []
+    made: list[int] = []
+    for _ in range(draw(st.integers(0, max_convolutions))):
+        chained = [leg for leg in made if draw(st.booleans())]
+        entering = chained[0] if chained else add_index()
+        if chained:
+            made.remove(entering)
+        else:
+            operands[draw(places)].append(entering)
+        kernel, leaving = add_index(), add_index()
+        operands[draw(places)].append(kernel)
+        convolutions.append((entering, kernel, leaving))
+        made.append(leaving)
+    for leg in made:
+        where = draw(st.sampled_from(["open", "summed", "held"]))
+        if where == "open":
+            output.append(leg)
+        elif where == "held":
+            operands[draw(places)].append(leg)
+    return (
+        tuple(tuple(operand) for operand in operands),
+        tuple(output),
+        tuple(sizes),
+        tuple(convolutions),
+    )
+
+
+def merged(
+    problem: Problem, listed: list[Held], pair: tuple[int, int], waiting: list[Convolution]
+) -> tuple[Held, list[Convolution], int] | None:
+    """What one merge gives by the rules in words: result, convolutions left, operations."""
+    first, second = listed[pair[0]], listed[pair[1]]
+    others = [held for place, held in enumerate(listed) if place not in pair]
+    forward = [c for c in waiting if c[0] in first and c[1] in second]
+    backward = [c for c in waiting if c[0] in second and c[1] in first]
+    fired = forward + backward
+    leaving = [c[2] for c in fired]
+    if (forward and backward) or len(fired) > 3 or len(set(leaving)) < len(leaving):
+        return None
+    if any(leg in first | second for leg in leaving):
+        return None
+    left = [c for c in waiting if c not in fired]
+    held = (first | second) - {c[0] for c in fired} | set(leaving)
+    needed = set(problem.output).union(*others, *left)
+    result = frozenset((held - {c[1] for c in fired}) & needed)
+    if any(c[0] in result and c[1] in result for c in left):
+        return None
+    loop = math.prod(problem.sizes[index] for index in held)
+    return result, left, loop * (1 if result == held else 2)
+
+
+def all_costs(problem: Problem) -> list[int]:
+    """Operations of every order that can be carried out."""
+    found: list[int] = []
+
+    def visit(listed: list[Held], waiting: list[Convolution], spent: int) -> None:
+        if len(listed) == 1:
+            if not waiting:
+                found.append(spent)
+            return
+        for pair in combinations(range(len(listed)), 2):
+            step = merged(problem, listed, pair, waiting)
+            if step is not None:
+                rest = [held for place, held in enumerate(listed) if place not in pair]
+                visit([*rest, step[0]], step[1], spent + step[2])
+
+    visit([frozenset(operand) for operand in problem.operands], list(problem.convolutions), 0)
+    return found
+
+
+def cost_of(problem: Problem, path: Path) -> int:
+    """Operations of one order."""
+    listed = [frozenset(operand) for operand in problem.operands]
+    waiting, spent = list(problem.convolutions), 0
+    for first, second in path:
+        step = merged(problem, listed, (first, second), waiting)
+        assert step is not None
+        listed = [held for place, held in enumerate(listed) if place not in (first, second)]
+        listed.append(step[0])
+        waiting, spent = step[1], spent + step[2]
+    assert not waiting
+    assert len(listed) == 1
+    return spent
+
+
+@settings(deadline=None, max_examples=150)
+@given(parts())
+def test_the_search_finds_the_cheapest_of_all_orders_or_proves_there_is_none(
+    drawn: Parts,
+) -> None:
+    problem = Problem(*drawn)
+    costs = all_costs(problem)
+    path = cheapest_path(problem)
+    if costs:
+        assert path is not None
+        assert cost_of(problem, path) == min(costs)
+    else:
+        assert path is None
+
+
+@settings(deadline=None, max_examples=150)
+@given(parts())
+def test_a_greedy_order_can_be_carried_out_and_is_never_cheaper_than_the_best(
+    drawn: Parts,
+) -> None:
+    problem = Problem(*drawn)
+    best, found = cheapest_path(problem), greedy_path(problem)
+    if best is None:
+        assert found is None
+    if found is not None:
+        assert best is not None
+        assert cost_of(problem, found) >= cost_of(problem, best)
+
+
+@settings(deadline=None, max_examples=100)
+@given(parts(max_convolutions=0))
+def test_without_convolutions_no_order_of_opt_einsum_is_cheaper(drawn: Parts) -> None:
+    problem = Problem(*drawn)
+    path = cheapest_path(problem)
+    assert path is not None
+    arguments: list[object] = []
+    for operand in problem.operands:
+        arguments += [[problem.sizes[index] for index in operand], operand]
+    parsed = opt_einsum.parser.parse_einsum_input(
+        [*arguments, problem.output], shapes=True
+    )
+    equation = f"{parsed[0]}->{parsed[1]}"
+    _, ours = opt_einsum.contract_path(equation, *parsed[2], shapes=True, optimize=path)
+    _, theirs = opt_einsum.contract_path(equation, *parsed[2], shapes=True, optimize="optimal")
+    assert int(ours.opt_cost) == cost_of(problem, path)
+    assert int(ours.opt_cost) <= int(theirs.opt_cost)
+
+
+def test_among_equal_costs_the_order_that_writes_fewest_entries_wins() -> None:
+    # i,i,j->ij: 3 + 12 operations if i meets i first; through the outer product it is 12 + 12.
+    assert cheapest_path(Problem(((0,), (0,), (1,)), (0, 1), (3, 4))) == ((0, 1), (0, 1))
+
+
+def test_a_chain_of_convolutions_is_carried_out_from_its_first_input() -> None:
+    # X(h) * K(u) -> (g), then * L(v) -> (w): merging K and L first would leave nothing to do.
+    chain = Problem(((1,), (0,), (3,)), (4,), (10, 3, 8, 3, 6), ((0, 1, 2), (2, 3, 4)))
+    path = cheapest_path(chain)
+    assert path == ((0, 1), (0, 1))
+    assert cost_of(chain, path) == 2 * 8 * 3 + 2 * 6 * 3
