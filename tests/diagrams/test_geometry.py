@@ -1,6 +1,10 @@
+import math
 from dataclasses import replace
 
+import pytest
+
 from rankscope.diagrams.geometry import crossings, lint
+from rankscope.diagrams.mathtext import place_label
 from rankscope.diagrams.scene import Label, Scene, Shape, ShapeKind, Wire
 
 
@@ -17,6 +21,29 @@ def test_lint_does_not_depend_on_where_the_picture_is(gallery: Scene) -> None:
     spoilt = replace(gallery, marks=())
     assert lint(spoilt.shifted(-731.5, 402.25)) == lint(spoilt)
     assert len(lint(spoilt)) > 0
+
+
+def test_lint_tells_of_labels_shapes_wires_tips_and_the_view_box() -> None:
+    tensor = Shape("A", ShapeKind.CIRCLE, 0.0, 0.0, 54.0, 54.0, "data")
+    stray = Wire("k", ((-90.0, 10.0), (90.0, 10.0)), "wire-rank")
+    ragged = (
+        Wire("i", ((0.0, -9.0), (80.0, -9.0)), "wire-rank", ends=("A",)),
+        Wire("j", ((0.0, 0.0), (70.0, 0.0)), "wire-rank", ends=("A",)),
+    )
+    label = place_label("$k$", (0.0, 0.0), size=20.0, style="wire-rank")
+    scene = Scene(
+        "s",
+        shapes=(tensor, replace(tensor, name="B", x=20.0)),
+        wires=(replace(stray, ends=("B",)), *(replace(w, ends=("A", "B")) for w in ragged)),
+        labels=(label,),
+        margin=0.0,
+    )
+    found = "\n".join(lint(scene))
+    assert "Label '$k$' lies over tensor 'A'." in found
+    assert "Tensor 'A' lies over tensor 'B'." in found
+    assert "Wire 'k' runs through tensor 'A', where it does not end." in found
+    assert "The tips of 'i' (x = 80.0) and 'j' (x = 70.0) on the right do not share one x." in found
+    assert "Wire 'k' reaches 1.2 px out of the view box." in found
 
 
 def test_places_that_are_not_finite_are_reported_alone() -> None:
@@ -49,6 +76,19 @@ def test_wires_that_meet_in_a_dot_do_not_cross() -> None:
     ends = ((90.0, 0.0), (-90.0, 5.0), (0.0, 90.0))
     wires = tuple(Wire("r", ((0.0, 0.0), end), "wire-rank", ends=("d",)) for end in ends)
     assert crossings(Scene("s", marks=(dot,), wires=wires)) == 0
+
+
+@pytest.mark.parametrize("turn", range(8))
+def test_wires_that_begin_at_one_point_do_not_cross(turn: int) -> None:
+    far = [
+        (90.0 * math.cos(angle), 90.0 * math.sin(angle))
+        for angle in (math.pi * turn / 4, math.pi * turn / 4 + 1.0, math.pi * turn / 4 + 2.5)
+    ]
+    wires = tuple(Wire("r", ((0.0, 0.0), end), "wire-rank") for end in far)
+    backwards = tuple(Wire("r", (end, (0.0, 0.0)), "wire-rank") for end in far)
+    assert crossings(Scene("s", wires=wires)) == 0
+    assert crossings(Scene("s", wires=backwards)) == 0
+    assert crossings(Scene("s", wires=(wires[0], backwards[1], wires[2]))) == 0
 
 
 def test_wires_that_cross_under_a_tensor_they_end_on_do_not_count() -> None:

@@ -2,7 +2,10 @@
 
 import copy
 import io
+import subprocess
+import sys
 
+import pytest
 import torch
 
 from rankscope.diagrams.diagram import Diagram
@@ -88,7 +91,7 @@ def test_a_network_with_residuals_and_biases_equals_its_sequential() -> None:
     torch.testing.assert_close(twin(data), module(data))
 
 
-def test_a_module_is_copied_saved_compiled_exported_moved_and_trained() -> None:
+def test_a_module_is_copied_saved_moved_and_trained() -> None:
     module = to_module(residual_network(), generator=torch.Generator().manual_seed(0))
     data = torch.randn(2, 3)
     expected = module(data)
@@ -106,10 +109,18 @@ def test_a_module_is_copied_saved_compiled_exported_moved_and_trained() -> None:
     assert all(parameter.grad is not None for parameter in twin.parameters())
 
 
-def test_a_module_compiles_and_exports_without_graph_breaks() -> None:
+def compile_and_export() -> None:
+    """Run in a process of its own: PyTorch cannot trace through our run-time type checks."""
     module = to_module(residual_network())
     data = torch.randn(2, 3)
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(data), module(data))
-    exported = torch.export.export(module, (data,)).module()
-    torch.testing.assert_close(exported(data), module(data))
+    for strict in (False, True):
+        exported = torch.export.export(module, (data,), strict=strict).module()
+        torch.testing.assert_close(exported(data), module(data))
+
+
+@pytest.mark.slow
+def test_a_module_compiles_and_exports_without_graph_breaks() -> None:
+    call = f"import runpy; runpy.run_path({__file__!r})['compile_and_export']()"
+    subprocess.run([sys.executable, "-W", "error", "-c", call], check=True)

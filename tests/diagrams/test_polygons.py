@@ -35,6 +35,16 @@ def test_the_gap_of_two_boxes_is_the_gap_of_their_corners(first: Box, second: Bo
     )
 
 
+def test_an_edge_of_either_polygon_may_separate_them() -> None:
+    box = box_corners((0.0, 0.0, 10.0, 10.0))
+    diamond = [(10.0, 0.0), (20.0, 10.0), (10.0, 20.0), (0.0, 10.0)]
+    beside = [(x + 7.0, y + 7.0) for x, y in diamond]
+    # From the corner (10, 10) of the box to the edge x + y = 24 of the diamond.
+    expected = (24.0 - 20.0) / math.sqrt(2)
+    assert gap(box, beside) == pytest.approx(expected)
+    assert gap(beside, box) == pytest.approx(expected)
+
+
 @given(center=POINTS, radius=st.floats(1, 50), other=POINTS, other_radius=st.floats(1, 50))
 def test_discs_are_apart_by_the_distance_of_their_centres_less_both_radii(
     center: tuple[float, float],
@@ -67,6 +77,13 @@ def test_near_pairs_are_all_pairs_within_reach(
         for other, beside in enumerate(second)
         if boxes_gap(box, beside) <= reach
     ]
+
+
+def test_near_pairs_reach_over_the_cells_that_boxes_are_sorted_into() -> None:
+    first, second = (90.0, 0.0, 95.0, 5.0), (97.0, 0.0, 100.0, 5.0)
+    assert near_pairs([first], [second], reach=2.0) == [(0, 0)]
+    assert near_pairs([second], [first], reach=2.0) == [(0, 0)]
+    assert near_pairs([first], [second], reach=1.9) == []
 
 
 @given(a=POINTS, b=POINTS, c=POINTS, d=POINTS)

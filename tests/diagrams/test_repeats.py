@@ -56,16 +56,11 @@ def test_twelve_layers_are_one_block_twelve_times() -> None:
 
 def test_blocks_start_where_the_layer_number_changes() -> None:
     """A step before the layers that looks like their last one must not shift the blocks."""
-    steps = list(transformer(4))
-    forward = steps[3].body
-    assert isinstance(forward, Diagram)
-    start = replace(steps[3], name="layers.9.forward", body=product("s", ("tokens",), "w.weight"))
-    renamed = [start]
-    for found in steps[1:-1]:
-        renamed.append(redirected(found, "embedding", "layers.9.forward"))
-    blocks = collapse(network(*renamed))
-    assert blocks[-1].steps[0].name == "layers.0.attention"
+    start = step("layers.9.forward", ("tokens",), "layers.9.forward.weight")
+    layers = [redirected(s, "embedding", "layers.9.forward") for s in transformer(4)[1:-1]]
+    blocks = collapse(network(start, *layers))
     assert [(len(b.steps), b.count) for b in blocks] == [(1, 1), (3, 4)]
+    assert blocks[1].steps[0].name == "layers.0.attention"
 
 
 def redirected(found: Step, old: str, new: str) -> Step:
@@ -122,6 +117,9 @@ def test_weights_tied_inside_a_block_must_be_tied_in_every_block() -> None:
     assert counts(*tied) == [(2, 2)]
     loose = [*pair(0, ("w0", "w0")), *pair(1, ("w1", "w2"))]
     assert counts(*loose) == [(1, 1)] * 4
+    # A weight that is handed on to another place in the next block is not the block's own.
+    handed_on = [*pair(0, ("w0", "w1")), *pair(1, ("w1", "w2"))]
+    assert counts(*handed_on) == [(1, 1)] * 4
 
 
 def test_a_block_that_is_read_from_outside_ends_its_run() -> None:
@@ -144,6 +142,16 @@ def test_steps_that_read_two_steps_back_make_blocks_of_two() -> None:
     assert counts(*steps) == [(1, 1), (2, 2)]
     block = collapse(network(*steps))[1]
     assert block.carried == (("l2", "l0"), ("l1", "z"))
+
+
+def test_every_block_is_wired_like_the_second() -> None:
+    """The third step reads the first again, so only the last two are alike."""
+
+    def chain(*reads: str) -> list[tuple[int, int]]:
+        return counts(*[step(f"l{k}", (read,), f"l{k}.weight") for k, read in enumerate(reads)])
+
+    assert chain("x", "l0", "l0") == [(1, 1), (1, 2)]
+    assert chain("x", "l0", "l1", "y", "l3") == [(1, 3), (1, 2)]
 
 
 def test_names_that_differ_by_more_than_a_number_are_kept_apart() -> None:

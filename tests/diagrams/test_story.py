@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +47,7 @@ def test_attention_is_told_as_a_textbook_would() -> None:
 def test_every_frame_is_one_move_from_the_last() -> None:
     diagram = attention()
     frames = story(diagram, plan_contraction(diagram))
-    for before, after in zip(frames, frames[1:], strict=False):
+    for before, after in pairwise(frames):
         kept = [n.name for n in before.diagram.nodes if n.name not in after.merged]
         assert {n.name for n in after.diagram.nodes} == {*kept, after.result}
         assert all(name in before.diagram.node_by_name for name in after.merged)

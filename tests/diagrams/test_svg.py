@@ -98,6 +98,15 @@ def test_wires_have_round_caps_and_batch_wires_are_dotted(gallery: Scene) -> Non
         assert (part.get("stroke-dasharray") is not None) == (style in ("wire-batch", "cut"))
 
 
+@pytest.mark.parametrize("width", [1.2, 2.4, 6.0])
+def test_dots_are_as_far_apart_as_their_wire_is_wide(width: float) -> None:
+    wire = Wire("b", ((0.0, 0.0), (99.0, 0.0)), "wire-batch", width=width)
+    part = elements(to_svg(Scene("s", wires=(wire,))), "wire")[0]
+    lengths = [float(length) for length in str(part.get("stroke-dasharray")).split()]
+    expected = [width * length for length in LIGHT.wire("wire-batch").dash]
+    assert lengths == pytest.approx(expected, abs=0.005)
+
+
 def test_frames_are_dashed_and_dotted(gallery: Scene) -> None:
     barrier, plate, block = elements(to_svg(gallery), "frame")
     assert barrier.get("stroke-dasharray") == "7 5"

@@ -71,6 +71,12 @@ def test_lines_are_as_wide_and_as_dashed_as_in_svg(gallery: Scene) -> None:
     assert "line cap=round" in dotted[0]
 
 
+def test_dots_are_as_far_apart_as_their_wire_is_wide() -> None:
+    wire = Wire("b", ((0.0, 0.0), (99.0, 0.0)), "wire-batch", width=4.0)
+    on, off = (4.0 * 0.75 * length for length in LIGHT.wire("wire-batch").dash)
+    assert f"dash pattern=on {on:g}bp off {off:g}bp" in to_tikz(Scene("s", wires=(wire,)))
+
+
 def test_curves_are_the_same_as_in_svg() -> None:
     wire = Wire("i", ((0.0, 0.0), (60.0, 0.0), (60.0, 60.0)), "wire-rank", corner_radius=30.0)
     text = to_tikz(Scene("s", wires=(wire,), margin=0.0))
@@ -102,8 +108,9 @@ def test_labels_that_latex_cannot_set_are_outlines() -> None:
 
 
 def test_a_title_with_a_line_break_stays_in_its_comment(gallery: Scene) -> None:
-    text = to_tikz(replace(gallery, title="first\n\\second"))
-    assert text.startswith("% first \\second\n\\definecolor")
+    text = to_tikz(replace(gallery, title="first\n\\second \ud800"))
+    assert text.startswith("% first \\second ?\n\\definecolor")
+    assert text.encode("utf-8")
 
 
 def test_the_document_needs_nothing_but_stock_packages(gallery: Scene) -> None:

@@ -72,28 +72,49 @@ def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
     except ImportError as error:
         raise MissingExtraError(what="Writing GIF", package="pillow", extra="draw") from error
     pictures = [
-        Image.open(BytesIO(to_png(scene, theme, scale=scale))).convert("RGB") for scene, _ in found
+        np.asarray(Image.open(BytesIO(to_png(scene, theme, scale=scale))).convert("RGB"))
+        for scene, _ in found
     ]
-    palette = Image.new("P", (1, 1))
     # Every colour is in the first picture or, for results, in the last.
-    ends = [np.asarray(pictures[place]).reshape(-1, 3) for place in (0, -1)]
-    palette.putpalette(_common_colors(np.concatenate(ends)))
-    first, *others = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
+    palette = _common_colors(np.concatenate([_packed(pictures[0]), _packed(pictures[-1])]))
+    frames = []
+    for picture in pictures:
+        size = (picture.shape[1], picture.shape[0])
+        frame = Image.frombytes("P", size, _nearest(picture, palette).tobytes())
+        frame.putpalette(palette.astype(np.uint8).tobytes())
+        frames.append(frame)
     buffer = BytesIO()
-    first.save(
+    frames[0].save(
         buffer,
         "GIF",
         save_all=True,
-        append_images=others,
+        append_images=frames[1:],
         duration=[milliseconds for _, milliseconds in found],
         loop=0,
     )
     return buffer.getvalue()
 
 
-def _common_colors(pixels: NDArray[np.uint8]) -> list[int]:
+def _packed(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Colours as single numbers, which are quick to sort."""
+    red, green, blue = (pixels[..., channel].astype(np.int64).reshape(-1) for channel in range(3))
+    return red << 16 | green << 8 | blue
+
+
+def _unpacked(colors: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.stack([colors >> 16, colors >> 8 & 255, colors & 255], axis=-1)
+
+
+def _common_colors(colors: NDArray[np.int64]) -> NDArray[np.int64]:
     """The most frequent colours, exactly: an averaged white would not be white."""
-    colors, counts = np.unique(pixels, axis=0, return_counts=True)
+    distinct, counts = np.unique(colors, return_counts=True)
     # A stable sort, so that equally frequent colours come in the same order in every run.
-    ranked = colors[np.argsort(-counts, kind="stable")][:COLORS]
-    return [int(channel) for channel in ranked.reshape(-1)]
+    return _unpacked(distinct[np.argsort(-counts, kind="stable")][:COLORS])
+
+
+def _nearest(pixels: NDArray[np.uint8], palette: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Every pixel, row by row, as the number of the nearest colour of the palette."""
+    distinct, places = np.unique(_packed(pixels), return_inverse=True)
+    distances = np.square(_unpacked(distinct)[:, None] - palette).sum(axis=-1)
+    numbers: NDArray[np.uint8] = distances.argmin(axis=1).astype(np.uint8)
+    return numbers[places]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rankscope.diagrams.arrangement import SIGN_GAP, below, beside, named, sign
+from rankscope.diagrams.arrangement import SIGN_GAP, axis, below, beside, named, sign
 from rankscope.diagrams.describe import describe
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout import lay_out
@@ -26,8 +26,10 @@ def compose(drawable: Drawable, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW
     match drawable:
         case Network():
             scene = network_page(drawable, lambda body: _body_scene(body, hints, view))
-        case _:
-            scene = _body_scene(drawable, hints, view)
+        case Sum():
+            scene = _sum_scene(drawable, view)
+        case Diagram():
+            scene = lay_out(drawable, hints, view)
     return _titled(scene, drawable)
 
 
@@ -57,8 +59,10 @@ def _refuse_names(drawable: Sum | Network, hints: Hints, view: View) -> None:
 
 
 def _body_scene(body: Body, hints: Hints, view: View) -> Scene:
+    """A body's picture, its axis at height zero."""
     if isinstance(body, Diagram):
-        return lay_out(body, hints, view)
+        scene = lay_out(body, hints, view)
+        return scene.shifted(0.0, -axis(scene))
     return _sum_scene(body, view)
 
 
@@ -77,7 +81,8 @@ def _sum_scene(total: Sum, view: View) -> Scene:
         lines[-1] += parts
         width += wide
     first, *others = [beside(line) for line in lines]
-    return below((first, *others)) if others else first
+    # The first line keeps its axis, which is where a name and an equals sign would stand.
+    return below((first, *others)).shifted(0.0, first.box[1]) if others else first
 
 
 def sign_text(coefficient: float, *, is_first: bool) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.lookups import next_lookup, one_hot_operands, picked_indices
+from rankscope.diagrams.lowering import is_product_swapped
 from rankscope.diagrams.plan import Contraction, Plan, RegionPlan
 from rankscope.diagrams.search.methods import (
     AUTOMATIC,
@@ -121,9 +122,11 @@ class _RegionWalk:
         return merge
 
     def _ordered(self, positions: tuple[int, ...], kept: Sequence[str]) -> tuple[str, ...]:
-        """Shared indices first, then the first operand's own, then the rest: as bmm leaves them."""
+        """Shared indices first, then those of the left factor: as a matrix product leaves them."""
         held = [self.listed[position].indices for position in positions]
         shared = [index for index in held[0] if all(index in other for other in held[1:])]
+        if len(held) == 2 and is_product_swapped(tuple(held), kept, self.sizes):
+            held.reverse()
         ordered = dict.fromkeys((*shared, *(index for one in held for index in one), *kept))
         return tuple(index for index in ordered if index in kept)
 

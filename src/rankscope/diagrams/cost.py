@@ -7,7 +7,7 @@ from rankscope.diagrams.arrays import arrays_of
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.network import Drawable, as_network, diagrams_of
 from rankscope.diagrams.plan import RegionPlan
-from rankscope.diagrams.schedule import Read, Schedule
+from rankscope.diagrams.schedule import Schedule
 from rankscope.diagrams.scheduling import schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
 
@@ -130,14 +130,15 @@ def peak_memory(planned: Schedule) -> int:
     entries = {place: math.prod(array.shape) for place, array in enumerate(planned.arrays)}
     owner = {place: place for place in entries}
     for operation in planned.operations:
-        is_view = isinstance(operation, Read)
-        owner[operation.target] = owner[operation.sources[0]] if is_view else operation.target
+        stored = operation.stored_entries
+        owner[operation.target] = (
+            owner[operation.sources[0]] if stored is None else operation.target
+        )
+        entries[operation.target] = stored or 0
     last_use = _last_use_of_owner(planned, owner)
-    alive = peak = sum(entries.values())
+    alive = peak = sum(entries[place] for place in range(len(planned.arrays)))
     for place, operation in enumerate(planned.operations):
-        if owner[operation.target] == operation.target:
-            entries[operation.target] = math.prod(operation.shape)
-            alive += entries[operation.target]
+        alive += entries[operation.target]
         peak = max(peak, alive)
         alive -= sum(entries[value] for value in last_use[place])
     return peak

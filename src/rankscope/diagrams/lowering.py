@@ -4,7 +4,7 @@ The module runs these and the source writer prints some of them, so both do the 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rankscope.diagrams.axes import (
@@ -36,12 +36,24 @@ class Elementwise:
 
 
 @dataclass(frozen=True)
-class MatrixProduct:
-    """Two operands with a common sum: one matrix product, batched along what both keep."""
+class Factor:
+    """One side of a matrix product: how to make it a matrix, which may then be transposed."""
 
-    left: Reduce | None
-    right: Reduce | None
+    reduce: Reduce | None
+    is_transposed: bool
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """Two operands with a common sum: one matrix product, batched along what both keep.
+
+    `is_swapped` when the second operand is the left factor.
+    """
+
+    left: Factor
+    right: Factor
     is_batched: bool
+    is_swapped: bool
     shape: Shape | None
     permutation: Shape | None
 
@@ -97,22 +109,56 @@ def lower_product(
         return Elementwise(
             lower_broadcast(inputs[0], output, sizes), lower_broadcast(inputs[1], output, sizes)
         )
+    is_swapped = is_product_swapped(inputs, output, sizes)
+    if is_swapped:
+        inputs, left, right = inputs[::-1], right, left
     # The larger operand keeps its order, so that it is the smaller one that may be copied.
     if math.prod(shape_of(right, sizes)) > math.prod(shape_of(left, sizes)):
         summed = tuple(index for index in right if index in summed)
+    else:
+        summed = tuple(index for index in left if index in summed)
     batch = tuple(index for index in output if index in shared)
     rows = tuple(index for index in left if index not in shared)
     columns = tuple(index for index in right if index not in shared)
-    outer = (batch,) if batch else ()
     natural = (*batch, *rows, *columns)
     is_flat = len(batch) <= 1 and len(rows) == len(columns) == 1
     return MatrixProduct(
-        grouped(inputs[0], (*outer, rows, summed), sizes),
-        grouped(inputs[1], (*outer, summed, columns), sizes),
+        _factor(inputs[0], (batch, rows, summed), sizes),
+        _factor(inputs[1], (batch, summed, columns), sizes),
         bool(batch),
+        is_swapped,
         None if is_flat else shape_of(natural, sizes),
         _permutation(natural, output),
     )
+
+
+def is_product_swapped(
+    inputs: tuple[Indices, ...], output: Collection[str], sizes: Mapping[str, int]
+) -> bool:
+    """Whether the second operand makes the better left factor.
+
+    A matrix product is quickest when the larger operand is not transposed: it should be on the
+    left if its last index is summed, else on the right.
+    """
+    left = without_repeats(inputs[0], (*output, *inputs[1]))
+    right = without_repeats(inputs[1], (*output, *inputs[0]))
+    is_second_larger = math.prod(shape_of(right, sizes)) > math.prod(shape_of(left, sizes))
+    larger, other = (right, left) if is_second_larger else (left, right)
+    is_own_last = bool(larger) and larger[-1] not in other
+    return is_second_larger != is_own_last
+
+
+def _factor(
+    indices: Indices, groups: tuple[Indices, Indices, Indices], sizes: Mapping[str, int]
+) -> Factor:
+    """Bring an operand to a matrix, or to its transpose if that leaves the last axis in place.
+
+    Copies that keep the last axis are several times quicker, and a transpose costs nothing.
+    """
+    batch, first, second = groups
+    is_transposed = bool(indices) and indices[-1] in first
+    matrix = (second, first) if is_transposed else (first, second)
+    return Factor(grouped(indices, (batch, *matrix) if batch else matrix, sizes), is_transposed)
 
 
 def lower_convolution(

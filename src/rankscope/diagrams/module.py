@@ -39,6 +39,10 @@ class DiagramModule(nn.Module):
         self.register_buffer("_like", like.detach().new_zeros(()), persistent=False)
         self._lines = prepare(planned)
         self._inputs = planned.arrays[: planned.num_inputs]
+        self._shapes = tuple(
+            tuple(reader.shape for reader in array.whole) if not array.sliced else ()
+            for array in self._inputs
+        )
         self._room = [None] * len(planned.operations)
 
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
@@ -55,8 +59,10 @@ class DiagramModule(nn.Module):
                 f"{self.schedule.name!r} takes {len(self._inputs)} inputs "
                 f"({', '.join(self.input_names) or 'none'}), got {len(given)}."
             )
-        for array, value in zip(self._inputs, given, strict=True):
-            check_array(array, value)
+        for array, shapes, value in zip(self._inputs, self._shapes, given, strict=True):
+            # Almost always one comparison; the rest finds the words for what is wrong.
+            if value.shape not in shapes or array.is_integer:
+                check_array(array, value)
         parameters = [getattr(self, plain) for plain in self.array_names]
         values: list[Tensor | None] = [*given, *parameters, *self._room, self._like]
         return carry_out(self._lines, values, self.schedule.result)
@@ -152,13 +158,13 @@ def check_array(array: Array, value: Tensor) -> None:
     if is_number if array.is_integer else not (is_number or array.is_input):
         wanted = "integers, to pick with" if array.is_integer else "floating-point numbers"
         raise DiagramError(f"Array {array.name!r} must hold {wanted}, got {value.dtype}.")
-    shape, readers = tuple(value.shape), array.whole
+    shape, shapes = tuple(value.shape), [reader.shape for reader in array.whole]
     if array.is_input:
-        fits = not readers or any(shape == reader.shape for reader in readers)
+        fits = len(shapes) == 0 or shape in shapes
     else:
-        fits = not readers or value.numel() == readers[0].entries
+        fits = len(shapes) == 0 or value.numel() == math.prod(shapes[0])
     if not fits:
-        wanted = " or ".join(str(each) for each in dict.fromkeys(r.shape for r in readers))
+        wanted = " or ".join(str(each) for each in dict.fromkeys(shapes))
         raise SizeError(
             f"{'Input' if array.is_input else 'Array'} {array.name!r} must have shape {wanted}, "
             f"got {shape}."

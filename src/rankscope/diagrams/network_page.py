@@ -4,17 +4,17 @@ Equals signs are aligned. A frame with "× 12" shows the first of twelve equal b
 its lower corner says which value takes the place of which in the next round.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from rankscope.diagrams.arrangement import SIGN_GAP, axis, below, columns, named, sign
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.layout.wording import node_text, plain_tex
+from rankscope.diagrams.arrangement import SIGN_GAP, below, columns, named, sign
+from rankscope.diagrams.layout.wording import node_text
 from rankscope.diagrams.mathtext import place_label
 from rankscope.diagrams.network import Body, Network, Step, nodes_of
-from rankscope.diagrams.parts import Node, Role
+from rankscope.diagrams.parts import Role
 from rankscope.diagrams.repeats import Block, collapse
 from rankscope.diagrams.scene import Scene, Shape, ShapeKind
+from rankscope.diagrams.step_labels import step_tex, with_step_labels
 
 DrawBody = Callable[[Body], Scene]
 
@@ -24,42 +24,29 @@ FRAME_PADDING, NOTE_GAP = 26.0, 16.0
 
 
 def network_page(network: Network, draw: DrawBody) -> Scene:
-    """Lay out a network; `draw` lays out the body of a step."""
-    labels: dict[str, str] = {}
+    """Lay out a network; `draw` lays out the body of a step around height zero."""
     parts: list[Scene] = []
     loose: list[Scene] = []
-    for block in collapse(network):
-        lines = []
-        for step in block.steps:
-            lines.append(_line(step, labels, draw))
-            labels[step.name] = step_tex(step)
+    for block in with_step_labels(collapse(network)):
+        lines = [_line(step, draw) for step in block.steps]
         if block.count == 1:
             loose += lines
             continue
         parts += [columns(loose)] if loose else []
-        parts.append(_framed(block, columns(lines), labels))
+        parts.append(_framed(block, columns(lines)))
         loose = []
-        # What comes after reads the last block; the picture shows the first.
-        for last, first in zip(block.repetitions[-1], block.steps, strict=True):
-            labels[last.name] = labels[first.name]
     parts += [columns(loose)] if loose else []
     return below(parts)
 
 
-def step_tex(step: Step) -> str:
-    """The symbol of the array that a step makes, TeX without dollars."""
-    return step.label or plain_tex(step.name, face="mathbf")
-
-
-def _line(step: Step, labels: Mapping[str, str], draw: DrawBody) -> Scene:
+def _line(step: Step, draw: DrawBody) -> Scene:
     """The equals sign ends at x = 0, with the picture right of it and the name left."""
-    picture = named(draw(_relabelled(step.body, labels)), step.name)
-    middle = axis(picture)
-    equals = sign("=").shifted(0.0, middle)
+    picture = named(draw(step.body), step.name)
+    equals = sign("=")
     equals = equals.shifted(-equals.box[2], 0.0)
     name = place_label(
         f"${step_tex(step)}$",
-        (equals.box[0] - SIGN_GAP / 2, middle),
+        (equals.box[0] - SIGN_GAP / 2, 0.0),
         size=NAME_SIZE,
         style="caption",
         anchor="rc",
@@ -82,23 +69,7 @@ def _note(text: str, line: Scene) -> Scene:
     return Scene("note", labels=(words,))
 
 
-def _relabelled(body: Body, labels: Mapping[str, str]) -> Body:
-    """Nodes that read a step carry its symbol, so that lines refer to each other."""
-
-    def node(found: Node) -> Node:
-        if found.role is Role.DATA and found.source in labels:
-            return replace(found, label=labels[found.source])
-        return found
-
-    def diagram(found: Diagram) -> Diagram:
-        return replace(found, nodes=tuple(map(node, found.nodes)))
-
-    if isinstance(body, Diagram):
-        return diagram(body)
-    return replace(body, terms=tuple(replace(t, diagram=diagram(t.diagram)) for t in body.terms))
-
-
-def _framed(block: Block, content: Scene, labels: Mapping[str, str]) -> Scene:
+def _framed(block: Block, content: Scene) -> Scene:
     left, _, right, bottom = content.box
     base = bottom + FRAME_PADDING
     count = place_label(
@@ -106,7 +77,7 @@ def _framed(block: Block, content: Scene, labels: Mapping[str, str]) -> Scene:
     )
     written = [count]
     if block.carried:
-        note = _carry_note(block, labels)
+        note = _carry_note(block)
         middle = (count.box[1] + count.box[3]) / 2
         written.append(
             place_label(note, (left, middle), size=NOTE_SIZE, style="muted", anchor="lm")
@@ -126,13 +97,14 @@ def _framed(block: Block, content: Scene, labels: Mapping[str, str]) -> Scene:
     return replace(content, frames=(frame, *content.frames))
 
 
-def _carry_note(block: Block, labels: Mapping[str, str]) -> str:
+def _carry_note(block: Block) -> str:
     """Which value takes the place of which in the next round."""
     read = {
-        node.source: labels.get(node.source) or node_text(node)[1:-1]
+        node.source: node_text(node)[1:-1]
         for step in block.steps
         for node in nodes_of(step.body)
         if node.role is Role.DATA
     }
-    pairs = (rf"${labels[made]}\,\to\,{read[entry]}$" for made, entry in block.carried)
+    made_as = {step.name: step_tex(step) for step in block.steps}
+    pairs = (rf"${made_as[made]}\,\to\,{read[entry]}$" for made, entry in block.carried)
     return f"next round: {',  '.join(pairs)}"

@@ -55,14 +55,19 @@ class MatrixMultiplying:
 
     def __call__(self, left: Tensor, right: Tensor) -> Tensor:
         lowered = self.lowered
-        if lowered.left is not None:
-            left = reduced(left, lowered.left)
-        if lowered.right is not None:
-            right = reduced(right, lowered.right)
+        if lowered.is_swapped:
+            left, right = right, left
+        left, right = _matrix(left, lowered.left), _matrix(right, lowered.right)
         value = torch.bmm(left, right) if lowered.is_batched else torch.mm(left, right)
         if lowered.shape is not None:
             value = value.view(lowered.shape)
         return value if lowered.permutation is None else value.permute(lowered.permutation)
+
+
+def _matrix(value: Tensor, factor: lowering.Factor) -> Tensor:
+    if factor.reduce is not None:
+        value = reduced(value, factor.reduce)
+    return value.mT if factor.is_transposed else value
 
 
 @dataclass(frozen=True)

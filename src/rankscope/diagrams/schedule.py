@@ -5,6 +5,7 @@ module carries it out, the source writer prints it, and the cost counts what is 
 Arrays are the values 0, 1, …; each operation makes one more, its `target`.
 """
 
+import math
 from dataclasses import dataclass
 
 from rankscope.diagrams.arrays import Array
@@ -20,12 +21,22 @@ class Operation:
     sources: tuple[int, ...]
     shape: tuple[int, ...]
 
+    @property
+    def stored_entries(self) -> int | None:
+        """How many entries it stores; None when its value is a view of its source."""
+        return math.prod(self.shape)
+
 
 @dataclass(frozen=True)
 class Read(Operation):
     """A node reads its array, or some rows of it, in a shape of its own. Nothing is copied."""
 
     rows: tuple[int, int] | None
+
+    @property
+    def stored_entries(self) -> int | None:
+        """It only looks at its array."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,11 @@ class Fill(Operation):
     value: float
     is_integer: bool = False
 
+    @property
+    def stored_entries(self) -> int | None:
+        """One number, however large the tensor."""
+        return 1
+
 
 @dataclass(frozen=True)
 class Multiply(Operation):
@@ -42,6 +58,12 @@ class Multiply(Operation):
 
     inputs: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
+
+    @property
+    def stored_entries(self) -> int | None:
+        """Diagonals and other orders of one operand are views."""
+        is_view = len(self.inputs) == 1 and all(index in self.output for index in self.inputs[0])
+        return None if is_view else math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,14 @@ class Spread(Operation):
     inputs: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
     factor: float
+
+    @property
+    def stored_entries(self) -> int | None:
+        """Copies along indices that the operand does not have are never stored."""
+        if self.factor == 1.0 and all(index in self.output for index in self.inputs[0]):
+            return None
+        sizes = zip(self.output, self.shape, strict=True)
+        return math.prod(size for index, size in sizes if index in self.inputs[0])
 
 
 @dataclass(frozen=True)

@@ -96,16 +96,20 @@ class _Writer:
         """All lines of a diagram or of a sum."""
         if not isinstance(body, Sum):
             return _DiagramWriter(self, body).write(label)
-        if len(body.terms) == 1 and body.terms[0].coefficient == 1.0:
-            return _DiagramWriter(self, body.terms[0].diagram).write(label)
-        terms = [
-            _DiagramWriter(self, term.diagram).write(f"{label} {place}")
-            for place, term in enumerate(body.terms)
-        ]
-        sizes = resolved_sizes(body.terms[0].diagram)
-        shape = tuple(sizes[leg] for leg in body.terms[0].diagram.output)
-        coefficients = tuple(float(term.coefficient) for term in body.terms)
-        return self.write(Add(self.next, tuple(terms), shape, coefficients), label)
+        first = body.terms[0]
+        total = _DiagramWriter(self, first.diagram).write(f"{label} 0")
+        pending = float(first.coefficient)
+        sizes = resolved_sizes(first.diagram)
+        shape = tuple(sizes[leg] for leg in first.diagram.output)
+        # Each term is added as soon as it is there, so that no more than two are ever kept.
+        for place, term in enumerate(body.terms[1:], start=1):
+            value = _DiagramWriter(self, term.diagram).write(f"{label} {place}")
+            coefficients = (pending, float(term.coefficient))
+            total = self.write(Add(self.next, (total, value), shape, coefficients), label)
+            pending = 1.0
+        if pending == 1.0:
+            return total
+        return self.write(Add(self.next, (total,), shape, (pending,)), label)
 
     def read(self, node: Node, sizes: Mapping[str, int]) -> int:
         """The line in which a node reads its array, or an earlier line that does just that."""

@@ -28,13 +28,18 @@ def resolved_sizes(diagram: Diagram) -> dict[str, int]:
     for _ in diagram.convolutions:
         _infer_outputs(diagram, found)
         _spread(diagram, found)
-    missing = [index.symbol or index.name for index in diagram.indices if index.name not in found]
-    if missing:
-        names = list(dict.fromkeys(missing))
+    # Outputs of convolutions follow from the rest, so nobody has to give them.
+    inferred = [convolution.output for convolution in diagram.convolutions]
+    names = dict.fromkeys(
+        index.symbol or index.name
+        for index in diagram.indices
+        if index.name not in found and index.name not in inferred
+    )
+    if names:
+        first = next(iter(names))
         raise SizeError(
-            f"Diagram {diagram.name!r} has no size for {', '.join(names)}; give "
-            f"{'it' if len(names) == 1 else 'them'} with "
-            f"with_sizes({', '.join(f'{name}=…' for name in names)}) or --size {names[0]}=…."
+            f"Diagram {diagram.name!r} has no size for {', '.join(names)}. Give each: "
+            f"--size {first}=… on the command line, with_sizes({first}=…) in Python."
         )
     return {index.name: found[index.name] for index in diagram.indices}
 

@@ -5,6 +5,7 @@ of one of them or in line with a dot. Tips of open legs never move; a barrier sh
 it holds.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -59,7 +60,8 @@ def _best(
 
     def consider(moved: Placement) -> None:
         scene = render(after.diagram, moved, view)
-        found.append((_badness(scene), moved, scene))
+        least = min((badness for badness, _, _ in found), default=math.inf)
+        found.append((_badness(scene, least), moved, scene))
 
     for point in _candidates(placement, after, has_rows=has_rows):
         consider(_moved(placement, after, point))
@@ -112,10 +114,17 @@ def _asides(point: Point) -> Iterator[Point]:
             yield (x + distance * dx, y + distance * dy)
 
 
-def _badness(scene: Scene) -> float:
-    """Faults count most, then crossings and wires that hug a barrier, then corners."""
-    unrest = crossings(scene) + _num_hugging(scene)
-    return FAULT * len(lint(scene)) + UNREST * unrest + sum(map(_num_corners, scene.wires))
+def _badness(scene: Scene, least: float) -> float:
+    """Faults count most, then crossings and wires that hug a barrier, then corners.
+
+    What is not better than `least` anyway is not looked at closely.
+    """
+    badness = sum(map(_num_corners, scene.wires)) + UNREST * _num_hugging(scene)
+    if badness < least:
+        badness += UNREST * crossings(scene)
+    if badness < least:
+        badness += FAULT * len(lint(scene))
+    return badness
 
 
 def _num_corners(wire: Wire) -> int:

@@ -16,10 +16,10 @@ from rankscope.diagrams.captions import (
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout.wording import plain_tex
 from rankscope.diagrams.network import Drawable, Network, Sum, as_network, diagrams_of
-from rankscope.diagrams.network_page import step_tex
 from rankscope.diagrams.plan import Contraction, Plan, RegionPlan
 from rankscope.diagrams.repeats import Block, collapse
 from rankscope.diagrams.rewriting import collapse_region, contract_nodes
+from rankscope.diagrams.step_labels import step_tex, with_step_labels
 from rankscope.errors import ContractionError
 
 Planner = Callable[[Diagram], Plan]
@@ -101,7 +101,7 @@ def tell(drawable: Drawable, planner: Planner) -> tuple[Chapter, ...]:
         return (Chapter("", story(drawable, plan), plan),)
     network = as_network(drawable)
     chapters: list[Chapter] = []
-    for block in collapse(network):
+    for block in with_step_labels(collapse(network)):
         chapters += _block_chapters(block, planner, network)
     return tuple(chapter for chapter in chapters if len(chapter.frames) > 1) or tuple(chapters)
 

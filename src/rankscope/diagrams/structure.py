@@ -73,16 +73,15 @@ class Structure:
     @cached_property
     def evaluation_order(self) -> tuple[str | None, ...]:
         """Regions in the order they must be finished: inner ones first, the outermost last."""
+        # Outer before inner, last member first; reversed, that is inner before outer. A loop,
+        # because a deep network nests more regions than Python recurses.
         ordered: list[str | None] = []
-
-        def visit(region: str | None) -> None:
-            for member in self.members[region]:
-                if member in self._regions:
-                    visit(member)
+        waiting: list[str | None] = [None]
+        while waiting:
+            region = waiting.pop()
             ordered.append(region)
-
-        visit(None)
-        return tuple(ordered)
+            waiting.extend(name for name in self.members[region] if name in self._regions)
+        return tuple(reversed(ordered))
 
     @cached_property
     def nodes_inside(self) -> dict[str | None, tuple[str, ...]]:

@@ -80,7 +80,9 @@ class _Writer:
         body += [self._wire(wire) for wire in scene.wires]
         body += [self._shape(shape) for shape in (*scene.shapes, *scene.marks)]
         body += [self._label(label) for label in scene.labels]
-        name = " ".join((scene.title or scene.name).split())
+        # Half of a character outside Unicode's first plane could not be written to a file.
+        title = (scene.title or scene.name).encode("utf-8", "replace").decode()
+        name = " ".join(title.split())
         return "\n".join(
             (
                 f"% {name}",

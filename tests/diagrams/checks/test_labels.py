@@ -54,6 +54,9 @@ def test_a_wire_is_as_wide_as_it_is_drawn() -> None:
     wire = Wire("i", ((0.0, label.box[3] + 2.0), (100.0, label.box[3] + 2.0)), "wire-rank")
     assert found(wires=(replace(wire, width=2.4),), labels=(label,)) == []
     assert len(found(wires=(replace(wire, width=6.0),), labels=(label,))) == 1
+    # A wide wire elsewhere does not make this one wider.
+    wide = Wire("j", ((0.0, 500.0), (100.0, 500.0)), "wire-rank", width=12.0)
+    assert found(wires=(wire, wide), labels=(label,)) == []
 
 
 def test_the_rounded_corner_of_a_wire_is_where_it_is_drawn() -> None:

@@ -36,6 +36,15 @@ def test_tips_that_nearly_line_up_are_reported() -> None:
     ]
 
 
+def test_tips_of_one_tensor_belong_together_wherever_they_leave_it() -> None:
+    tensor = Shape("T", ShapeKind.SQUARE, 0.0, 0.0, 54.0, 54.0, "data")
+    wires = (
+        Wire("i", ((0.0, -9.0), (90.0, -9.0)), "wire-rank", ends=("T",)),
+        Wire("j", ((0.0, 9.0), (99.0, 9.0)), "wire-rank", ends=("T",)),
+    )
+    assert len(found(Scene("s", shapes=(tensor,), wires=wires))) == 1
+
+
 def test_tips_far_from_each_other_need_not_line_up() -> None:
     assert found(picture((90.0, 0.0), (160.0, 100.0))) == []
 

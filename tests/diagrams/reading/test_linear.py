@@ -74,7 +74,8 @@ class Positions(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         stop = self.start + self.step * x.shape[1]
         places = torch.arange(self.start, stop, self.step, device=x.device)
-        return x + self.table(places) + F.embedding(places[None], self.table.weight)
+        found: Tensor = self.table(places) + F.embedding(places[None], self.table.weight)
+        return x + found
 
 
 def test_a_table_at_known_positions_is_rows_of_it(assert_reads: Check) -> None:
@@ -100,7 +101,7 @@ class Lookup(nn.Module):
 
 
 def test_only_integers_of_an_input_are_looked_up() -> None:
-    with pytest.raises(UnsupportedModuleError, match="table .Embedding.: the integers it looks up"):
+    with pytest.raises(UnsupportedModuleError, match=r"table \(Embedding\): the integers it looks"):
         from_module(Lookup(), (4,))
 
 

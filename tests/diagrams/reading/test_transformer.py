@@ -108,10 +108,12 @@ def test_all_parts_that_are_random_in_training_mode_are_named_at_once() -> None:
     ids=str,
 )
 def test_masks_of_other_kinds_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UnsupportedModuleError, match=rf"layers \(TransformerEncoder\): .*{message}"):
+    with pytest.raises(
+        UnsupportedModuleError, match=rf"layers \(TransformerEncoder\): .*{message}"
+    ):
         from_module(Causal(**options).eval(), (2, 5, 8))
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(UnsupportedModuleError, match="its activation .*mish.* is not known"):
+    with pytest.raises(UnsupportedModuleError, match=r"its activation .*mish.* is not known"):
         from_module(encoder_layer(activation=F.mish).eval(), (5, 8))

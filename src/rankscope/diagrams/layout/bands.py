@@ -119,7 +119,7 @@ def _edge(sketch: Sketch, owner: End, side: Side, at: Mapping[End, Point], frame
     around = [
         frames.boxes[region]
         for region in sketch.wiring.regions_around(owner)
-        if region in frames.boxes
+        if region is not None and region in frames.boxes
     ]
     reach = LEG_FROM_FRAME if around else LEG
     if side is Side.DOWN:

@@ -13,6 +13,7 @@ from rankscope.diagrams.parts import Region
 from rankscope.diagrams.scene import Box, Label, Shape, ShapeKind
 
 DIAMOND, RING = 17.0, 9.0
+SHARES = (0.5, 0.25, 0.75, 0.375, 0.625)  # of the width, where a tag may stand
 TAG_HEIGHT, TAG_PADDING, TAG_INSET, TAG_CLEARANCE = 30.0, 24.0, 36.0, 12.0
 
 
@@ -67,9 +68,10 @@ def tag(
     pill_width = width + TAG_PADDING
     left, top, right, bottom = frame
     inset = TAG_INSET - TAG_PADDING / 2 + pill_width / 2
-    places = [
-        (x, y) for y in (top, bottom) for x in (left + inset, right - inset, (left + right) / 2)
-    ]
+    columns = [left + inset, right - inset]
+    columns += [left + share * (right - left) for share in SHARES]
+    fitting = [x for x in columns if left + inset <= x <= right - inset] or [(left + right) / 2]
+    places = [(x, y) for y in (top, bottom) for x in fitting]
     x, y = next(
         (place for place in places if not _is_blocked(place, pill_width, obstacles)), places[0]
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 STRETCH, OUTSIDE = 0.25, 0.2
 CLOSEST = 0.6  # neighbouring columns that no row shares are at least this far apart
 
-Want = tuple[float, float]  # a column, and how much it matters
+Want = tuple[int, float]  # a column, and how much it matters
 
 
 def align(

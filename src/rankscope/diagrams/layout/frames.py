@@ -13,7 +13,8 @@ from rankscope.diagrams.scene import Box, union
 PADDING = (30.0, 36.0, 30.0, 26.0)
 INNER_PADDING = (26.0, 40.0, 26.0, 22.0)
 WIRE_PADDING = (16.0, 22.0, 16.0, 16.0)
-TAG_ROOM = 72.0
+TAG_ROOM, TAG_ROOM_IN_HALF = 72.0, 62.0
+MANY_LEGS = 4
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,21 @@ def frame_box(
     ]
     content += [_padded(box, WIRE_PADDING) for box in wires]
     left, top, right, bottom = union(content)
-    tag = text_width(tag_text(diagram, diagram.region_by_name[region]), TAG_FONT) + TAG_ROOM
-    missing = max(0.0, tag - (right - left)) / 2
+    missing = max(0.0, least_width(wiring, region) - (right - left)) / 2
     return (left - missing, top, right + missing, bottom)
+
+
+def least_width(wiring: Wiring, region: str) -> float:
+    """A frame is never narrower than its tag.
+
+    With four legs or more, one may leave through the middle of the top and one through the
+    bottom; then the tag needs the room of one half.
+    """
+    diagram = wiring.diagram
+    tag = text_width(tag_text(diagram, diagram.region_by_name[region]), TAG_FONT)
+    if len(diagram.structure.legs[region]) < MANY_LEGS:
+        return tag + TAG_ROOM
+    return 2 * tag + 2 * TAG_ROOM_IN_HALF
 
 
 def _padded(box: Box, padding: tuple[float, float, float, float]) -> Box:

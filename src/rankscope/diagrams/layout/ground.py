@@ -75,11 +75,11 @@ def _radius(wiring: Wiring, end: End, size: float) -> float:
     match end:
         case Dot():
             return (JUNCTION_DIAMETER if len(wiring.dots[end]) > 1 else SUM_DIAMETER) / 2
+        case NodeEnd(name=name):
+            if name in diagram.convolution_by_name:
+                size = CONVOLUTION_DIAMETER
+            elif diagram.node_by_name[name].narrow_side is not None:
+                size *= TRIANGLE_SHARE
+            return size / 2
         case Tip():
             return 0.0
-        case NodeEnd(name=name) if name in diagram.convolution_by_name:
-            return CONVOLUTION_DIAMETER / 2
-        case NodeEnd(name=name) if diagram.node_by_name[name].narrow_side is not None:
-            return TRIANGLE_SHARE * size / 2
-        case _:
-            return size / 2

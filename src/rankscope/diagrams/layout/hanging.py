@@ -245,4 +245,6 @@ def _put_in_lane(
 def _depth(sketch: Sketch, dot: Dot, band: int) -> int:
     """How many barriers the arms of a dot come out of, beside their row."""
     around = [sketch.wiring.regions_around(arm) for arm in _arms(sketch, dot, band)]
-    return max((regions.index(dot.region) for regions in around if dot.region in regions), default=0)
+    return max(
+        (regions.index(dot.region) for regions in around if dot.region in regions), default=0
+    )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from rankscope.diagrams.layout.buckets import Buckets
 from rankscope.diagrams.layout.placement import Side
@@ -93,33 +94,25 @@ class Page:
 
     def pieces(self, route: Route) -> Iterator[list[Point]]:
         """Visible runs of a route: split at corners, at borders, and under shapes."""
-        lines = [route.line]
-        if not route.is_curve:
-            lines = [(a, b) for a, b in segments(route.line)]
+        lines = [route.line] if route.is_curve else [*segments(route.line)]
         for line in lines:
-            run: list[Point] = []
-            for point in spaced(line, SPACING):
-                if self._is_hidden(point):
-                    if len(run) > 2:
-                        yield run
-                    run = []
-                elif run and self._zone(point) != self._zone(run[-1]):
-                    if len(run) > 2:
-                        yield run
-                    run = [point]
-                else:
-                    run.append(point)
-            if len(run) > 2:
-                yield run
+            visible = [(point, self._zone(point)) for point in spaced(line, SPACING)]
+            for _, group in groupby(visible, key=lambda seen: seen[1]):
+                run = [point for point, zone in group if zone is not None]
+                if len(run) > 2:
+                    yield run
+
+    def _zone(self, point: Point) -> tuple[bool, ...] | None:
+        """Which frames a point is in; None if a shape hides it."""
+        if self._is_hidden(point):
+            return None
+        return tuple(frame.covers(point) for frame in self.frames)
 
     def _is_hidden(self, point: Point) -> bool:
         return any(
             isinstance(thing, Shape) and thing.covers(point)
             for _, thing in self._solids.near((*point, *point))
         )
-
-    def _zone(self, point: Point) -> tuple[bool, ...]:
-        return tuple(frame.covers(point) for frame in self.frames)
 
 
 def place_labels(page: Page, requests: Sequence[Request]) -> tuple[Label, ...]:
@@ -190,12 +183,11 @@ def _side_cost(request: Request, at: Point, normal: Point) -> float:
         side = Side.LEFT if dx < 0 else Side.RIGHT
     if request.side is not None:
         return 0.0 if side is request.side else WRONG_SIDE
-    # Beside a slanting wire, the upper side.
-    cost = SIDE_COST[side] + SLANT * dy
-    if request.centre is not None:
-        outward = dx * (at[0] - request.centre[0]) + dy * (at[1] - request.centre[1])
-        cost += INWARD if outward < 0 else -INWARD
-    return cost
+    if request.centre is None:
+        # Beside a slanting wire, the upper side.
+        return SIDE_COST[side] + SLANT * dy
+    outward = dx * (at[0] - request.centre[0]) + dy * (at[1] - request.centre[1])
+    return (0.0 if side.is_vertical else 2.0) + (INWARD if outward < 0 else -INWARD)
 
 
 def _label(request: Request, point: Point, anchor: str = "mm") -> Label:

@@ -1,6 +1,7 @@
 """Which way open legs point, and where their tips are: all tips on one side share one line."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Tip
 from rankscope.diagrams.scene import Point
 
 COMB_SHARE, COMB_LEAST = 0.6, 3
-BLOCKED, SHARED = 6.0, 3.5
+BLOCKED, SHARED, SHARED_LEVEL = 6.0, 3.5, 6.0
 SHADOW = 1.3  # a leg needs this much room before the next thing in its way
 NEAR = 1e-6
 FAN = 0.36
@@ -45,34 +46,61 @@ def loose_ends(sketch: Sketch) -> list[Leg]:
 
 def point_legs(sketch: Sketch, wished: Mapping[str, Side]) -> dict[End, Side]:
     """A side for every loose end, and for the tips of private dots the side of their dot."""
-    used = _used_sides(sketch)
-    columns = _columns(sketch)
     legs = loose_ends(sketch)
-    combs = _combs(sketch, legs)
+    around = _Surroundings.of(sketch, legs)
     sides: dict[End, Side] = {}
     loose: dict[End, list[Side]] = {}
     for leg in legs:
-        wish = wished.get(leg.index)
         taken = loose.setdefault(leg.owner, [])
-        if wish is None:
-            preferred = _preferred(sketch, leg, combs, legs)
-            cost = {
-                side: place
-                + BLOCKED * used.get(leg.owner, []).count(side)
-                + (
-                    BLOCKED
-                    if side.is_vertical and _is_shadowed(sketch, leg.owner, side, columns)
-                    else 0.0
-                )
-                + SHARED * taken.count(side)
-                for place, side in enumerate(preferred)
-            }
-            wish = min(cost, key=lambda side: cost[side])
-        taken.append(wish)
-        sides[leg.end] = wish
+        side = wished.get(leg.index) or _best_side(sketch, leg, around, taken)
+        taken.append(side)
+        sides[leg.end] = side
         if isinstance(leg.end, Dot) and leg.index in sketch.wiring.diagram.output:
-            sides[Tip(leg.index)] = wish
+            sides[Tip(leg.index)] = side
     return sides
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """What legs must look out for.
+
+    Args:
+        used: sides of each end that wires to other placed things leave from.
+        columns: everything placed, by row and coarse column.
+        combs: rows where all legs hang down.
+        extents: leftmost and rightmost x of each row.
+        num_legs: how many loose ends each owner has.
+    """
+
+    used: Mapping[End, list[Side]]
+    columns: Mapping[tuple[int, int], list[Point]]
+    combs: list[int]
+    extents: Mapping[int, tuple[float, float]]
+    num_legs: Mapping[End, int]
+
+    @classmethod
+    def of(cls, sketch: Sketch, legs: list[Leg]) -> "_Surroundings":
+        columns: dict[tuple[int, int], list[Point]] = {}
+        extents: dict[int, tuple[float, float]] = {}
+        for end, (x, y) in sketch.at.items():
+            band = sketch.band[end]
+            columns.setdefault((band, math.floor(x)), []).append((x, y))
+            if abs(y) < NEAR:
+                low, high = extents.get(band, (x, x))
+                extents[band] = (min(low, x), max(high, x))
+        num_legs = Counter(leg.owner for leg in legs)
+        return cls(_used_sides(sketch), columns, _combs(sketch, legs), extents, num_legs)
+
+
+def _best_side(sketch: Sketch, leg: Leg, around: _Surroundings, taken: list[Side]) -> Side:
+    cost: dict[Side, float] = {}
+    for place, side in enumerate(_preferred(sketch, leg, around)):
+        num_blocking = around.used.get(leg.owner, []).count(side)
+        if side.is_vertical and _is_shadowed(sketch, leg.owner, side, around):
+            num_blocking += 1
+        shared = SHARED if side.is_vertical else SHARED_LEVEL
+        cost[side] = place + BLOCKED * num_blocking + shared * taken.count(side)
+    return min(cost, key=lambda side: cost[side])
 
 
 def fan_offsets(sketch: Sketch, sides: Mapping[End, Side]) -> dict[End, float]:
@@ -112,60 +140,43 @@ def _combs(sketch: Sketch, legs: list[Leg]) -> list[int]:
     return found
 
 
-def _preferred(sketch: Sketch, leg: Leg, combs: list[int], legs: list[Leg]) -> tuple[Side, ...]:
+def _preferred(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[Side, ...]:
     """Sides to try, best first."""
     owner, band = leg.owner, sketch.band[leg.owner]
-    x, y = sketch.at[owner]
-    away = sketch.outward(band)
-    back = Side.UP if away is Side.DOWN else Side.DOWN
+    height = sketch.at[owner][1]
+    upright = (sketch.outward(band), _opposite(sketch.outward(band)))
     if isinstance(owner, NodeEnd) and owner.name in sketch.wiring.diagram.convolution_by_name:
         return (Side.RIGHT, Side.LEFT, Side.UP, Side.DOWN)
-    if y > NEAR:
-        return (Side.DOWN, Side.RIGHT, Side.LEFT)
-    if y < -NEAR:
-        return (Side.UP, Side.RIGHT, Side.LEFT)
-    ends = _outer_sides(sketch, owner)
-    if isinstance(owner, Dot):
-        return (*ends, away, back)
-    if band in combs:
-        return (away, back)
-    if len(ends) == 2:
-        num_legs = sum(1 for other in legs if other.owner == owner)
-        return (Side.RIGHT,) if num_legs == 1 else (*ends, away, back)
-    return (*ends, away, back)
+    if abs(height) > NEAR:
+        return (Side.DOWN if height > 0 else Side.UP, Side.RIGHT, Side.LEFT)
+    ends = _outer_sides(sketch, owner, around)
+    if band in around.combs and isinstance(owner, NodeEnd):
+        ends = ()
+    elif len(ends) == 2 and around.num_legs[owner] == 1:
+        ends = (Side.RIGHT,)
+    return (*ends, *upright)
 
 
-def _columns(sketch: Sketch) -> dict[tuple[int, int], list[Point]]:
-    """Everything placed, by row and by a coarse column."""
-    found: dict[tuple[int, int], list[Point]] = {}
-    for end, point in sketch.at.items():
-        found.setdefault((sketch.band[end], math.floor(point[0])), []).append(point)
-    return found
+def _opposite(side: Side) -> Side:
+    return Side.UP if side is Side.DOWN else Side.DOWN
 
 
-def _is_shadowed(
-    sketch: Sketch, owner: End, side: Side, columns: Mapping[tuple[int, int], list[Point]]
-) -> bool:
+def _is_shadowed(sketch: Sketch, owner: End, side: Side, around: _Surroundings) -> bool:
     """Whether something of the same row stands right above or below."""
     x, y = sketch.at[owner]
     return any(
         abs(other_x - x) < 0.3 and 0.1 < (other_y - y) * side.vector[1] < SHADOW
         for column in (math.floor(x) - 1, math.floor(x), math.floor(x) + 1)
-        for other_x, other_y in columns.get((sketch.band[owner], column), ())
+        for other_x, other_y in around.columns.get((sketch.band[owner], column), ())
     )
 
 
-def _outer_sides(sketch: Sketch, owner: End) -> tuple[Side, ...]:
+def _outer_sides(sketch: Sketch, owner: End, around: _Surroundings) -> tuple[Side, ...]:
     """Left if nothing of the row is further left, right likewise."""
-    band = sketch.band[owner]
-    xs = [x for end, (x, y) in sketch.at.items() if sketch.band[end] == band and abs(y) < NEAR]
+    low, high = around.extents[sketch.band[owner]]
     x = sketch.at[owner][0]
-    found = []
-    if x <= min(xs) + NEAR:
-        found.append(Side.LEFT)
-    if x >= max(xs) - NEAR:
-        found.append(Side.RIGHT)
-    return tuple(found)
+    sides = ((Side.LEFT, x <= low + NEAR), (Side.RIGHT, x >= high - NEAR))
+    return tuple(side for side, is_outermost in sides if is_outermost)
 
 
 def _used_sides(sketch: Sketch) -> dict[End, list[Side]]:

@@ -126,7 +126,7 @@ def _dot_shape(ground: Ground, dot: Dot) -> Shape:
 def _scene(diagram: Diagram, drawn: Drawn, placement: Placement, view: View) -> Scene:
     frames = [
         frame_shape(diagram.region_by_name[name], box)
-        for name, box in reversed(drawn.frames.items())
+        for name, box in reversed([*drawn.frames.items()])
     ]
     crossed = [mark for marks in drawn.marks.values() for mark in marks]
     tags, tag_labels = _tags(diagram, drawn, crossed)

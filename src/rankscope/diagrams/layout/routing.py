@@ -30,6 +30,7 @@ Piece = tuple[Point, Point]
 HIT, WRONG_BARRIER, ALONG, CROSSING, LATER = 1000.0, 400.0, 300.0, 40.0, 4.0
 CLEARANCE = 6.0
 TOGETHER, LONGEST_TOGETHER = 7.0, 12.0
+PORT_SHARE = 0.75
 ARC_SPACING, DOT_ARC_SPACING = 44.0, 34.0
 
 
@@ -119,7 +120,8 @@ class Router:
             first = self._first_parallel(segment)
             forwards = segment.first == first.first
             height = spacing * (segment.ordinal - (num_parallel - 1) / 2)
-            yield arc(start, end, -height if forwards else height)
+            for share in (1.0, 1.8, 2.6):
+                yield arc(start, end, share * (-height if forwards else height))
         elif segment.index in self.ground.straight:
             yield from bowed(start, end)
             yield from orthogonal(start, end)
@@ -127,7 +129,10 @@ class Router:
             yield from self._row_ways(segment, start, end)
 
     def _row_ways(self, segment: Segment, start: Point, end: Point) -> Iterator[Route]:
-        if not is_level(start, end) and not is_upright(start, end):
+        port = self._port(segment, start, end)
+        if port is not None:
+            yield Route((port, end))
+        elif not is_level(start, end) and not is_upright(start, end):
             weights = [self._weight(one) for one in segment.ends]
             if isinstance(segment.first, Dot) != isinstance(segment.second, Dot):
                 is_first_dot = isinstance(segment.first, Dot)
@@ -137,6 +142,20 @@ class Router:
                 yield elbow(start, end, is_upright_first=weights[0] > weights[1])
         yield from orthogonal(start, end)
         yield from bowed(start, end)
+
+    def _port(self, segment: Segment, start: Point, end: Point) -> Point | None:
+        """Where a loose end that is only a bit aside leaves its tensor, to run straight."""
+        loose = segment.second
+        if not isinstance(loose, Tip) and not (
+            isinstance(loose, Dot) and len(self.wiring.dots[loose]) == 1
+        ):
+            return None
+        box = self.ground.boxes[segment.first]
+        reach = PORT_SHARE * (box[2] - box[0]) / 2
+        dx, dy = abs(end[0] - start[0]), abs(end[1] - start[1])
+        if dx <= min(reach, dy):
+            return (end[0], start[1])
+        return (start[0], end[1]) if dy <= min(reach, dx) else None
 
     def _weight(self, end: End) -> int:
         if isinstance(end, NodeEnd):
@@ -239,12 +258,11 @@ def border_points(route: Route, frame: Box) -> list[Point]:
     corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
     if _is_apart(route.box, frame):
         return []
-    return [
-        point
-        for start, end, _ in route.pieces
-        for side in segments(corners)
-        for point in intersections(side, (start, end))
-    ]
+    found: list[Point] = []
+    for start, end, _ in route.pieces:
+        met = [point for side in segments(corners) for point in intersections(side, (start, end))]
+        found += sorted(met, key=lambda point: math.dist(start, point))
+    return found
 
 
 def _is_apart(first: Box, second: Box) -> bool:

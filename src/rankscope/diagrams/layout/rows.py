@@ -7,7 +7,7 @@ stand side by side. A chain with barriers in it may also stand on a single row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 
 from rankscope.diagrams.layout.columns import Want, align
 from rankscope.diagrams.layout.placement import Side
@@ -51,7 +51,7 @@ def inline_row(wiring: Wiring) -> list[Row] | None:
     path = _oriented(wiring, longest_path(wiring, members, links))
     if not _is_cut_by_barriers(wiring, path):
         return None
-    joined = tuple(links[a][b].index for a, b in zip(path, path[1:], strict=False))
+    joined = tuple(links[a][b].index for a, b in pairwise(path))
     everything = tuple(part.name for part in wiring.diagram.holders)
     return [Row(0, tuple(path), joined, tuple(range(len(path))), everything)]
 
@@ -74,6 +74,12 @@ def row_between_lanes(wiring: Wiring) -> tuple[list[Row], dict[Dot, Side]] | Non
 
 def _is_cut_by_barriers(wiring: Wiring, path: list[str]) -> bool:
     place = {name: position for position, name in enumerate(path)}
+    for convolution in wiring.diagram.convolutions:
+        # It stands over the owner of its kernel, so its wires to the next one run along a lane.
+        owners = wiring.diagram.structure.owners[convolution.kernel]
+        owner = next(name for name in owners if name != convolution.name)
+        if owner in place:
+            place[convolution.name] = place[owner]
     structure = wiring.diagram.structure
     for region in wiring.diagram.region_by_name:
         inside = [place[name] for name in structure.nodes_inside[region] if name in place]
@@ -137,9 +143,7 @@ def _row(wiring: Wiring, body: Sequence[str], members: tuple[str, ...], above: l
             best = (cost, columns, order)
     assert best is not None
     order = best[2]
-    joined = tuple(
-        links[a][b].index if b in links[a] else None for a, b in zip(order, order[1:], strict=False)
-    )
+    joined = tuple(links[a][b].index if b in links[a] else None for a, b in pairwise(order))
     band = max((row.band for row in above), default=-1) + 1
     return Row(band, tuple(order), joined, best[1], members)
 

@@ -6,6 +6,7 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout.placement import Placement, View
 from rankscope.diagrams.layout.render import render
 from rankscope.diagrams.layout.tensors import UNIT
+from rankscope.diagrams.parts import Convolution, Node
 
 MAX_LEGS_ON_ROW = 2
 BETWEEN = 44.0
@@ -48,19 +49,16 @@ def _groups(diagram: Diagram) -> dict[str, str]:
 
 def _is_lone(diagram: Diagram, names: list[str]) -> bool:
     node = diagram.node_by_name.get(names[0])
-    is_alone = len(names) == 1 and node is not None
-    return (
-        is_alone
-        and diagram.structure.parent[names[0]] is None
-        and node is not None
-        and len(node.indices) <= MAX_LEGS_ON_ROW
-    )
+    if len(names) > 1 or node is None or diagram.structure.parent[names[0]] is not None:
+        return False
+    return len(node.indices) <= MAX_LEGS_ON_ROW
 
 
 def _restricted(diagram: Diagram, names: list[str]) -> Diagram:
     nodes = tuple(node for node in diagram.nodes if node.name in names)
     convolutions = tuple(part for part in diagram.convolutions if part.name in names)
-    held = {index for part in (*nodes, *convolutions) for index in part.indices}
+    parts: tuple[Node | Convolution, ...] = (*nodes, *convolutions)
+    held = {index for part in parts for index in part.indices}
     structure = diagram.structure
     return replace(
         diagram,

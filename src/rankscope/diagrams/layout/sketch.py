@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rankscope.diagrams.layout.columns import solve
+from rankscope.diagrams.layout.frames import least_width
 from rankscope.diagrams.layout.placement import Side, View
 from rankscope.diagrams.layout.rows import Row
 from rankscope.diagrams.layout.tensors import (
     DIAMETER,
-    TAG_FONT,
     UNIT,
     WIRE_FONT,
     diameter,
 )
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Wiring
-from rankscope.diagrams.layout.wording import index_text, tag_text
+from rankscope.diagrams.layout.wording import index_text
 from rankscope.diagrams.mathtext import text_width
 from rankscope.diagrams.scene import Point
 
@@ -22,7 +22,6 @@ GAP, GAP_WITH_DOT, GAP_WITH_ARCS = 1.25, 1.6, 1.5
 BARRIER_GAP = 0.45
 LABEL_ROOM = 22.0
 FRAME_PADDING = 30.0
-TAG_ROOM = 72.0
 BESIDE_FRAME = 0.72  # from a border to the next tensor there is room for a mark and a label
 
 
@@ -130,9 +129,9 @@ def _needs_of_tags(sketch: Sketch, at: Mapping[int, float]) -> dict[str, float]:
         inside = [place[n] for n in diagram.structure.nodes_inside[region.name] if n in place]
         if inside:
             width = (max(inside) - min(inside) + sketch.size) * UNIT + 2 * FRAME_PADDING
-            tag = text_width(tag_text(diagram, region), TAG_FONT) + TAG_ROOM
-            if tag > width:
-                found[region.name] = (tag - width) / 2 / UNIT
+            least = least_width(sketch.wiring, region.name)
+            if least > width:
+                found[region.name] = (least - width) / 2 / UNIT
     return found
 
 

@@ -32,6 +32,7 @@ def place_rows(
     branches(sketch)
     convolutions(sketch)
     dots_off_rows(sketch)
+    slide_rows(sketch)
     sides = point_legs(sketch, legs)
     put_private_dots(sketch, sides)
     return finished(sketch, sides)

@@ -83,12 +83,12 @@ def _settled(start: Array, lengths: Array) -> Array:
         weights = numpy.where(lengths > 0, lengths**-2.0, 0.0)
     laplacian = numpy.diag(weights.sum(axis=1)) - weights
     inverse = numpy.linalg.pinv(laplacian)
-    points = start * (lengths.mean() / max(_pairwise(start).mean(), 1e-9))
+    points: Array = start * (lengths.mean() / max(_pairwise(start).mean(), 1e-9))
     for _ in range(ITERATIONS):
         apart = _pairwise(points)
         with numpy.errstate(divide="ignore", invalid="ignore"):
             pull = numpy.where(apart > 1e-9, weights * lengths / apart, 0.0)
-        moved = inverse @ ((numpy.diag(pull.sum(axis=1)) - pull) @ points)
+        moved: Array = inverse @ ((numpy.diag(pull.sum(axis=1)) - pull) @ points)
         step = float(numpy.abs(moved - points).max())
         points = moved
         if step < 1e-5:
@@ -98,7 +98,8 @@ def _settled(start: Array, lengths: Array) -> Array:
 
 def _pairwise(points: Array) -> Array:
     difference = points[:, None, :] - points[None, :, :]
-    return numpy.sqrt((difference**2).sum(axis=2))
+    apart: Array = numpy.sqrt((difference**2).sum(axis=2))
+    return apart
 
 
 def _turned(mesh: Mesh, points: Array) -> Array:
@@ -112,7 +113,7 @@ def _turned(mesh: Mesh, points: Array) -> Array:
             total += cmath.exp(4j * math.atan2(dy, dx))
     turn = -cmath.phase(total) / 4 if abs(total) > 1e-6 else 0.0
     rotation = numpy.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
-    points = points @ rotation
+    points = numpy.matmul(points, rotation)
     width, height = numpy.ptp(points, axis=0)
     if height > 1.05 * width:
         points = points[:, ::-1] * numpy.array([1.0, -1.0])

@@ -143,15 +143,20 @@ class Wiring:
         return found
 
     @cached_property
-    def _regions_with(self) -> dict[str, dict[str | None, None]]:
-        """The regions (at any depth) that hold each index."""
-        found: dict[str, dict[str | None, None]] = {}
+    def _regions_with(self) -> dict[str, tuple[str, ...]]:
+        """The regions (at any depth) that hold each index, in order of declaration."""
+        holding: dict[tuple[str, str], None] = {}
         for index, region in self._held:
-            around: str | None = region
+            around = region
             while around is not None:
-                found.setdefault(index, {})[around] = None
+                holding[(index, around)] = None
                 around = self._parent[around]
-        return found
+        found: dict[str, list[str]] = {}
+        for region in self.diagram.region_by_name:
+            for index in self.diagram.index_by_name:
+                if (index, region) in holding:
+                    found.setdefault(index, []).append(region)
+        return {index: tuple(regions) for index, regions in found.items()}
 
     def _pieces(self, index: str) -> list[tuple[str, End, End]]:
         pieces: list[tuple[str, End, End]] = []
@@ -161,8 +166,8 @@ class Wiring:
             """Ends inside a region, and how many axes they stand for."""
             ends = list(self._held.get((index, region), []))
             axes = len(ends)
-            for inner in self.diagram.structure.members[region]:
-                if inner in self._regions_with.get(index, {}):
+            for inner in self._regions_with.get(index, ()):
+                if self._parent[inner] == region:
                     inner_ends, inner_axes = gather(inner)
                     axes += inner_axes
                     ends += close(inner, inner_ends, is_leaving=inner_axes < used)

@@ -1,4 +1,4 @@
-r"""What is written in a picture: TeX for indices, tensors and tags, and words for screen readers."""
+"""What is written in a picture: TeX for indices, tensors and tags; words for screen readers."""
 
 import ast
 import re
@@ -7,7 +7,23 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout.placement import View
 from rankscope.diagrams.parts import Convolution, Index, Node, Region
 
-SPECIAL = re.compile(r"([_#%&{}$^\\~])")
+# Characters that mean something in TeX, or that mathtext does not know.
+SPELLED = str.maketrans(
+    {
+        "_": r"\_",
+        "%": r"\%",
+        "$": r"\$",
+        "{": r"\{",
+        "}": r"\}",
+        " ": r"\ ",
+        "#": r"\sharp ",
+        "^": r"\wedge ",
+        "~": r"\sim ",
+        "\\": "/",
+        "`": "'",
+        '"': "''",
+    }
+)
 
 
 def index_text(index: Index, view: View) -> str:
@@ -44,8 +60,7 @@ def plain_tex(name: str, *, face: str | None = None) -> str:
     """
     parts = re.fullmatch(r"(\d*)([^\W\d_])_?(\d*)", name)
     if parts is None:
-        escaped = SPECIAL.sub(r"\\\1", name.replace("\\", "/")).replace(" ", r"\ ")
-        return rf"\{face or 'mathrm'}{{{escaped}}}"
+        return rf"\{face or 'mathrm'}{{{name.translate(SPELLED)}}}"
     factor, letter, number = parts.groups()
     base = rf"\{face}{{{factor}{letter}}}" if face else f"{factor}{letter}"
     return f"{base}_{{{number}}}" if number else base
@@ -95,18 +110,19 @@ def _tex(diagram: Diagram, part: ast.expr) -> str:
     match part:
         case ast.Name(id=symbol):
             named = diagram.index_by_name.get(symbol)
-            return (named.label if named else None) or plain_tex(symbol)
+            tex = (named.label if named else None) or plain_tex(symbol)
         case ast.UnaryOp(operand=inner):
-            return f"-{_tex(diagram, inner)}"
+            tex = f"-{_tex(diagram, inner)}"
+        case ast.BinOp(left=left, op=ast.Pow(), right=right) if _number(right) == 0.5:
+            tex = rf"\sqrt{{{_tex(diagram, left)}}}"
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            if _number(right) == 0.5:
-                return rf"\sqrt{{{_tex(diagram, left)}}}"
-            return f"{_grouped(diagram, left)}^{{{_tex(diagram, right)}}}"
+            tex = f"{_grouped(diagram, left)}^{{{_tex(diagram, right)}}}"
         case ast.BinOp(left=left, op=op, right=right):
             sign = {ast.Add: "+", ast.Sub: "-", ast.Mult: r"\,", ast.Div: "/"}[type(op)]
-            return f"{_grouped(diagram, left)}{sign}{_grouped(diagram, right)}"
+            tex = f"{_grouped(diagram, left)}{sign}{_grouped(diagram, right)}"
         case _:
-            return ast.unparse(part)
+            tex = ast.unparse(part)
+    return tex
 
 
 def _grouped(diagram: Diagram, part: ast.expr) -> str:

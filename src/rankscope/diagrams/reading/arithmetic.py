@@ -113,6 +113,8 @@ def _names(values: Sequence[Value]) -> list[str]:
 def read_einsum(call: Call) -> Value:
     """Read an einsum of values."""
     equation, *given = call.arguments["operands"]
+    if not isinstance(equation, str):
+        raise UnsupportedModuleError("an einsum is read only when it is written as a string")
     if len(given) == 1 and isinstance(given[0], list | tuple):
         given = list(given[0])
     values = [_einsum_value(call, tensor) for tensor in given]
@@ -130,11 +132,9 @@ def _einsum_value(call: Call, tensor: Any) -> Value:
 
 
 def _einsum_letters(
-    call: Call, equation: object, values: Sequence[Value]
+    call: Call, equation: str, values: Sequence[Value]
 ) -> tuple[list[Letters], Letters]:
     """The letters of each operand and of the output; "..." stands for numbered axes."""
-    if not isinstance(equation, str):
-        raise UnsupportedModuleError("an einsum is read only when it is written as a string")
     left, arrow, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
     if len(texts) != len(values):

@@ -161,7 +161,13 @@ def read_module(
             raise UnsupportedModuleError("this class of module is not known")
         return reader(inner)
     except Abandoned:
-        return Unread(path)
+        return _unread(module, path)
     except UnsupportedModuleError as error:
         inner.complain(str(error))
-        return Unread(path)
+        return _unread(module, path)
+
+
+def _unread(module: nn.Module, path: str) -> Result:
+    """As many results as the module gives, so that code that unpacks them goes on."""
+    is_pair = isinstance(module, nn.RNNBase | nn.MultiheadAttention)
+    return (Unread(path), Unread(path)) if is_pair else Unread(path)

@@ -70,6 +70,11 @@ class Draft:
         return tuple(dict.fromkeys((*slid, *masked)))
 
     @property
+    def normalized_letters(self) -> Letters:
+        """Letters that a barrier normalizes, which must be an index even if they have size 1."""
+        return tuple(letter for barrier in self.barriers for letter in barrier.over)
+
+    @property
     def outer_factor(self) -> float:
         """The number in front: its own, and that of the operands outside all barriers."""
         inside = {member for barrier in self.barriers for member in barrier.members}

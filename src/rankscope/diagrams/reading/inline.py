@@ -5,6 +5,7 @@ Linear-ReLU-Linear without biases becomes the picture of a perceptron. A step th
 only into a term that does nothing but read it. The value of the network does not change.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from rankscope.diagrams.diagram import Diagram
@@ -41,16 +42,19 @@ def inline(network: Network, *, max_nodes: int = 12) -> Network:
         ['x2']
     """
     steps = list(network.steps)
+    # Moving a step moves its reads but makes none, so they are counted once.
+    times_read = Counter(node.source for node in nodes_of(network) if node.role is Role.DATA)
     position = 0
     while position < len(steps) - 1:
         source = steps[position]
-        reading = _only_reading(steps, source.name)
+        reading = _reading(steps, position) if times_read[source.name] == 1 else None
         body = None
         if reading is not None:
             body = _inlined(steps[reading.position].body, reading.node, source.body, max_nodes)
         if reading is None or body is None:
             position += 1
             continue
+        times_read[source.name] = times_read[steps[reading.position].name]
         steps = _replaced(steps, position, reading.position, body)
     return replace(network, steps=tuple(steps))
 
@@ -60,23 +64,20 @@ def _replaced(steps: list[Step], source: int, reader: int, body: Body) -> list[S
     old, made = steps[reader], replace(steps[reader], body=body)
     if isinstance(old.body, Diagram) and bare(old.body) is not None:
         made = replace(made, name=steps[source].name, label=steps[source].label)
-    kept = [step for place, step in enumerate(steps) if place != source]
-    place = reader - 1
-    later = [
-        replace(step, body=with_reads(step.body, old.name, lambda n: replace(n, array=made.name)))
-        for step in kept[reader:]
-    ]
-    return [*kept[:place], made, *later]
+    later = steps[reader + 1 :]
+    if made.name != old.name:
+        change = {old.name: made.name}
+        later = [replace(step, body=with_reads(step.body, change)) for step in later]
+    return [*steps[:source], *steps[source + 1 : reader], made, *later]
 
 
-def _only_reading(steps: list[Step], array: str) -> _Reading | None:
-    found = [
-        _Reading(position, node)
-        for position, step in enumerate(steps)
-        for node in nodes_of(step.body)
-        if node.role is Role.DATA and node.source == array
-    ]
-    return found[0] if len(found) == 1 and found[0].node.rows is None else None
+def _reading(steps: list[Step], source: int) -> _Reading | None:
+    """Where a step is read for the first time, unless only some of its rows are."""
+    for position in range(source + 1, len(steps)):
+        for node in nodes_of(steps[position].body):
+            if node.source == steps[source].name and node.role is Role.DATA:
+                return _Reading(position, node) if node.rows is None else None
+    return None
 
 
 def _inlined(reader: Body, node: Node, source: Body, max_nodes: int) -> Body | None:

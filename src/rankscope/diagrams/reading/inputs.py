@@ -38,7 +38,6 @@ def _with_copy(network: Network, value: Value) -> Network:
     notebook = Notebook(reserved={step.name for step in network.steps})
     name = notebook.copied(unused(f"{value.array}.given", notebook.reserved), value).array
     steps = [
-        replace(step, body=with_reads(step.body, value.array, lambda n: replace(n, array=name)))
-        for step in network.steps
+        replace(step, body=with_reads(step.body, {value.array: name})) for step in network.steps
     ]
     return replace(network, steps=(*notebook.steps, *steps))

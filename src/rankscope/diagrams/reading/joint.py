@@ -34,34 +34,31 @@ def split_rows(network: Network, num_rows: Mapping[str, int]) -> Network:
         network: what to change.
         num_rows: length of the first axis of each parameter array.
     """
-    steps = list(network.steps)
-    position = 0
-    while position < len(steps) - 1:
-        parts = _parts(steps, position, num_rows)
-        source = steps[position].name
-        if parts:
-            later = [_reading_parts(step, source, parts) for step in steps[position + 1 :]]
-            steps[position:] = [*(part.step for part in parts), *later]
-        position += max(1, len(parts))
+    spans: dict[str, list[Rows | None]] = {}
+    for node in nodes_of(network):
+        if node.role is Role.DATA:
+            spans.setdefault(node.source, []).append(node.rows)
+    taken = [step.name for step in network.steps]
+    steps: list[Step] = []
+    names: dict[tuple[str, Rows], str] = {}
+    for step in network.steps:
+        read = replace(step, body=with_reads(step.body, {}, names))
+        wanted = spans.get(step.name, [None])
+        some = sorted({rows for rows in wanted if rows is not None})
+        parts = [] if None in wanted else _parts(read, some, num_rows, taken)
+        steps += [part.step for part in parts] or [read]
+        names |= {(step.name, part.rows): part.step.name for part in parts}
     return replace(network, steps=tuple(steps))
 
 
-def _parts(steps: Sequence[Step], position: int, num_rows: Mapping[str, int]) -> list[Part]:
-    step = steps[position]
-    readers = [
-        node
-        for other in steps
-        for node in nodes_of(other.body)
-        if node.role is Role.DATA and node.source == step.name
-    ]
-    spans = sorted({node.rows for node in readers if node.rows is not None})
-    if not spans or any(node.rows is None for node in readers):
-        return []
+def _parts(
+    step: Step, spans: Sequence[Rows], num_rows: Mapping[str, int], taken: Sequence[str]
+) -> list[Part]:
     word = step.name.rpartition(".")[2]
     is_joint = word in JOINT and len(spans) == 3
     marks = "QKV" if is_joint else [f"({number})" for number in range(1, len(spans) + 1)]
     names = ("query", "key", "value") if is_joint else [f"part{n + 1}" for n in range(len(spans))]
-    taken, found = [other.name for other in steps], []
+    found = []
     for span, mark, name in zip(spans, marks, names, strict=True):
         body = _narrowed(step.body, span, num_rows, mark)
         if body is None:
@@ -102,11 +99,26 @@ def _narrowed_diagram(
         changed = found is not node and node.role is not Role.CONSTANT
         nodes.append(replace(found, label=_marked(node.tex, mark)) if changed else found)
     start, stop = span
+    if stop - start == 1:
+        return _without_index(replace(diagram, nodes=tuple(nodes)), leg)
     others = {i.symbol: i.size for i in diagram.indices if i.symbol and i.name != leg}
     narrow = replace(diagram.index_by_name[leg], size=stop - start)
     fresh = with_symbol_apart(narrow, others)
     indices = tuple(fresh if index.name == leg else index for index in diagram.indices)
     return replace(diagram, indices=indices, nodes=tuple(nodes))
+
+
+def _without_index(diagram: Diagram, name: str) -> Diagram:
+    """The diagram without an index of which one position is left."""
+    return replace(
+        diagram,
+        indices=tuple(index for index in diagram.indices if index.name != name),
+        nodes=tuple(
+            replace(node, indices=tuple(index for index in node.indices if index != name))
+            for node in diagram.nodes
+        ),
+        output=tuple(index for index in diagram.output if index != name),
+    )
 
 
 def _narrowed_node(
@@ -125,12 +137,3 @@ def _narrowed_node(
 def _marked(label: str, mark: str) -> str:
     """A label with the mark of a part; an upper mark that is there already gives way."""
     return rf"{label.partition('^')[0]}^{{{mark}}}"
-
-
-def _reading_parts(step: Step, source: str, parts: Sequence[Part]) -> Step:
-    names = {part.rows: part.step.name for part in parts}
-
-    def read(node: Node) -> Node:
-        return node if node.rows is None else replace(node, array=names[node.rows], rows=None)
-
-    return replace(step, body=with_reads(step.body, source, read))

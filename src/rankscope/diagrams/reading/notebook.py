@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.network import Body, Network, Step, Sum, Term, output_shape
+from rankscope.diagrams.network import Body, Network, Step, Sum, Term, diagrams_of, output_shape
 from rankscope.diagrams.parts import Role
 from rankscope.diagrams.reading.alignment import Clash, align
 from rankscope.diagrams.reading.drafts import Barrier, Draft, Operand
@@ -63,12 +63,12 @@ class Notebook:
 
         Raises:
             SizeError: if the axes do not fit together; the message starts with the step's name.
-            UnsupportedModuleError: if a masked value is used otherwise than by a softmax.
+            UnsupportedModuleError: if a masked value is used otherwise than by a function.
         """
         for operand in (o for draft in drafts for o in draft.operands):
             if operand.value.causal is not None and not _is_masked(operand, drafts):
                 raise UnsupportedModuleError(
-                    "a causal mask (minus infinity) must be followed by a softmax over the keys"
+                    "a causal mask (minus infinity) must be followed by a function such as softmax"
                 )
         drafts = tuple(self._with_whole_letters(name, draft) for draft in drafts)
         try:
@@ -99,6 +99,8 @@ class Notebook:
             for axis, letter in enumerate(operand.letters):
                 if letter in draft.whole_letters:
                     value = self.with_whole_axis(f"{name}.copy", value, axis)
+                elif letter in draft.normalized_letters and not value.axes[axis]:
+                    value = with_thin_piece(value, axis)
             # Inside a barrier every leg must be held by a member.
             if draft.barriers and value.is_expanded:
                 value = self.copied(f"{name}.copy", value)
@@ -164,8 +166,9 @@ class Notebook:
         if (value, axis) not in self._narrowed:
             order = [axis, *(other for other in range(len(value.axes)) if other != axis)]
             back = [order.index(position) for position in range(len(order))]
-            copy = permuted(self.copied(name, permuted(value, order)), back)
-            self._narrowed[(value, axis)] = self.with_whole_axis(name, copy, axis)
+            whole = self.with_whole_axis(name, value, axis)
+            copy = self.copied(name, permuted(whole, order))
+            self._narrowed[(value, axis)] = permuted(copy, back)
         return self._narrowed[(value, axis)]
 
     def apply(self, name: str, function: Function, value: Value, over: Sequence[int] = ()) -> Value:
@@ -218,19 +221,15 @@ class Notebook:
 
     def finished(self, name: str, result: Value) -> Network:
         """The network whose last step is `result`, in exactly its shape."""
-        last = self.steps[-1] if self.steps else None
-        is_last = last is not None and last.name == result.array and result.rows is None
-        if not is_last or result.factor != 1.0 or self._made(last) != result.shape:
-            result = self._final_copy(result)
+        last = self.steps[-1:]
+        is_last = [step.name for step in last] == [result.array]
+        is_plain = result.stored == result.flat and result.rows is None and result.factor == 1.0
+        shapes = [output_shape(diagrams_of(step.body)[0]) for step in last]
+        if not (is_last and is_plain and shapes == [result.shape]):
+            self._final_copy(result)
         return Network(name, tuple(self.steps))
 
-    def _made(self, step: Step | None) -> tuple[int | None, ...] | None:
-        if step is None:
-            return None
-        body = step.body
-        return output_shape(body.terms[0].diagram if isinstance(body, Sum) else body)
-
-    def _final_copy(self, result: Value) -> Value:
+    def _final_copy(self, result: Value) -> None:
         for axis in range(len(result.axes)):
             result = self.with_whole_axis("output.copy", result, axis)
         letters = axis_letters(result)
@@ -240,7 +239,6 @@ class Notebook:
             step = self.steps.pop()
             assert not isinstance(step.body, Sum), "one draft makes one diagram"
             self.steps.append(Step(step.name, Sum(step.name, (Term(step.body, found.factor),))))
-        return found
 
 
 def _is_masked(operand: Operand, drafts: Sequence[Draft]) -> bool:

@@ -195,7 +195,8 @@ def operation_name(target: object) -> str:
     """The name of a function or method, without underscores and package.
 
     Example:
-        >>> operation_name(operator.iadd), operation_name("view"), operation_name(F.relu)
+        >>> import operator
+        >>> operation_name(operator.iadd), operation_name("view"), operation_name("relu_")
         ('add', 'reshape', 'relu')
     """
     text = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
@@ -207,7 +208,7 @@ def is_in_place(target: object, given: tuple[Any, ...], options: Mapping[str, An
     """Whether a call changes its first argument: `relu_`, `+=`, or `inplace=True`.
 
     Example:
-        >>> is_in_place("relu_", (), {}), is_in_place(F.relu, (0, True), {})
+        >>> is_in_place("relu_", (), {}), is_in_place("relu", (0, True), {})
         (True, True)
     """
     name = target if isinstance(target, str) else getattr(target, "__name__", "")

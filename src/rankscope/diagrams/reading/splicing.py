@@ -1,7 +1,7 @@
 """Puts one diagram in the place of a node of another that reads its value."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankscope.diagrams.diagram import Diagram
@@ -215,19 +215,39 @@ def _joined(outer: Diagram, node: Node, inner: Diagram) -> Diagram:
     )
 
 
-def with_reads(body: Body, old: str, change: Callable[[Node], Node]) -> Body:
-    """A body whose nodes that read one array are changed."""
+def with_reads(
+    body: Body,
+    arrays: Mapping[str, str],
+    parts: Mapping[tuple[str, tuple[int, int]], str] | None = None,
+) -> Body:
+    """A body whose data nodes read other arrays, or whole arrays in the place of some rows.
 
-    def changed(node: Node) -> Node:
-        return change(node) if node.role is Role.DATA and node.source == old else node
-
-    def read(diagram: Diagram) -> Diagram:
-        return replace(diagram, nodes=tuple(changed(node) for node in diagram.nodes))
-
+    Args:
+        body: what to change.
+        arrays: the new array for each old one.
+        parts: the new array for each old one and its rows.
+    """
     if isinstance(body, Sum):
-        terms = (replace(term, diagram=read(term.diagram)) for term in body.terms)
-        return replace(body, terms=tuple(terms))
-    return read(body)
+        diagrams = [_read(term.diagram, arrays, parts or {}) for term in body.terms]
+        terms = zip(body.terms, diagrams, strict=True)
+        return replace(body, terms=tuple(replace(term, diagram=new) for term, new in terms))
+    return _read(body, arrays, parts or {})
+
+
+def _read(
+    diagram: Diagram,
+    arrays: Mapping[str, str],
+    parts: Mapping[tuple[str, tuple[int, int]], str],
+) -> Diagram:
+    nodes = []
+    for node in diagram.nodes:
+        if node.role is Role.DATA and node.source in arrays:
+            node = replace(node, array=arrays[node.source])
+        elif node.role is Role.DATA and node.rows and (node.source, node.rows) in parts:
+            node = replace(node, array=parts[(node.source, node.rows)], rows=None)
+        nodes.append(node)
+    changed = any(new is not old for new, old in zip(nodes, diagram.nodes, strict=True))
+    return replace(diagram, nodes=tuple(nodes)) if changed else diagram
 
 
 @dataclass(frozen=True)

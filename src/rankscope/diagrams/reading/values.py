@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from rankscope.diagrams.parts import Role
 from rankscope.diagrams.reading.sorts import Sort, parts_of
+from rankscope.errors import UnsupportedModuleError
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,15 @@ def expanded(value: Value, axis: int, piece: Piece) -> Value:
 
 
 def scaled(value: Value, number: float) -> Value:
-    """A value times a number."""
+    """A value times a number.
+
+    Raises:
+        UnsupportedModuleError: if a masked value would lose its minus infinities.
+    """
+    if value.causal is not None and number <= 0.0:
+        raise UnsupportedModuleError(
+            f"a masked value times {number}, which turns its minus infinities into others"
+        )
     return replace(value, factor=value.factor * number, memory=object())
 
 

@@ -4,34 +4,45 @@ from itertools import combinations
 
 from rankscope.diagrams.search.problem import Merge, Path, Problem
 
+# Dead ends are rare; giving up after this many keeps the search polynomial.
+MAX_DEAD_ENDS = 1000
+
+# (outer product?, growth, operations), positions, and what comes out.
+Candidate = tuple[tuple[bool, int, int], tuple[int, int], Merge]
+
 
 def greedy_path(problem: Problem) -> Path | None:
     """Merge the pair whose product is smallest beside the two it replaces; ties by operations.
 
-    Pairs that share an index or a convolution come before outer products.
+    Pairs that share an index or a convolution come before outer products. Where convolutions
+    leave no pair to merge, the last choice is taken back and the next best one is tried.
 
     Returns:
-        None when it runs into a corner where no pair can be merged.
+        None when there were too many dead ends.
     """
-    listed = list(problem.masks)
-    unfired = problem.all_convolutions
-    path = []
-    while len(listed) > 1:
-        choice = _cheapest_pair(problem, listed, unfired)
-        if choice is None:
+    states = [(list(problem.masks), problem.all_convolutions)]
+    choices = [_candidates(problem, *states[0])]
+    path: list[tuple[int, int]] = []
+    dead_ends = 0
+    while len(states[-1][0]) > 1:
+        if choices[-1]:
+            _, pair, merge = choices[-1].pop()
+            listed, unfired = states[-1]
+            rest = [mask for place, mask in enumerate(listed) if place not in pair]
+            states.append(([*rest, merge.indices], unfired & ~merge.fired))
+            choices.append(_candidates(problem, *states[-1]))
+            path.append(pair)
+            continue
+        dead_ends += 1
+        if len(states) == 1 or dead_ends > MAX_DEAD_ENDS:
             return None
-        (first, second), merge = choice
-        del listed[second], listed[first]
-        listed.append(merge.indices)
-        unfired &= ~merge.fired
-        path.append((first, second))
+        del states[-1], choices[-1], path[-1]
     return tuple(path)
 
 
-def _cheapest_pair(
-    problem: Problem, listed: list[int], unfired: int
-) -> tuple[tuple[int, int], Merge] | None:
-    best: tuple[tuple[int, int, int], tuple[int, int], Merge] | None = None
+def _candidates(problem: Problem, listed: list[int], unfired: int) -> list[Candidate]:
+    """Pairs that can be merged, the best one last."""
+    found: list[Candidate] = []
     for first, second in combinations(range(len(listed)), 2):
         left, right = listed[first], listed[second]
         others = [mask for place, mask in enumerate(listed) if place not in (first, second)]
@@ -41,12 +52,10 @@ def _cheapest_pair(
         merge = problem.merge((left, right), outside, unfired)
         if merge is None or _is_trap(problem, merge, others, unfired):
             continue
-        is_outer = not (left & right or merge.fired)
         growth = problem.size(merge.indices) - problem.size(left) - problem.size(right)
-        score = (int(is_outer), growth, merge.flops)
-        if best is None or score < best[0]:
-            best = (score, (first, second), merge)
-    return None if best is None else (best[1], best[2])
+        score = (not (left & right or merge.fired), growth, merge.flops)
+        found.append((score, (first, second), merge))
+    return sorted(found, key=lambda candidate: candidate[:2], reverse=True)
 
 
 def _is_trap(problem: Problem, merge: Merge, others: list[int], unfired: int) -> bool:

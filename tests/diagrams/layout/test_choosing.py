@@ -1,0 +1,60 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.einsum import from_einsum
+from rankscope.diagrams.functions import Function
+from rankscope.diagrams.geometry import crossings
+from rankscope.diagrams.layout import lay_out, place
+from rankscope.diagrams.layout.wires import Wiring
+from rankscope.diagrams.parts import Index, Node, Region
+
+
+def test_a_network_that_fits_a_row_stays_on_it() -> None:
+    assert place(from_einsum("ij,jk,kl->il")).straight == ()
+
+
+def test_a_network_that_would_need_detours_is_drawn_straight() -> None:
+    equation = "abc,cde,bfg,gdh,eij,hik,fkl->ajl"
+    assert set(place(from_einsum(equation)).straight) == set("abcdefghijkl")
+
+
+def test_the_complete_network_of_four_is_drawn_without_crossings() -> None:
+    assert crossings(lay_out(from_einsum("abc,ade,bdf,cef->"))) == 0
+
+
+def test_nothing_to_draw_is_an_empty_picture() -> None:
+    nothing = Diagram("nothing", (), (), ())
+    scene = lay_out(nothing)
+    assert (scene.shapes, scene.wires, scene.labels) == ((), (), ())
+    assert (scene.name, scene.title, scene.description) == ("nothing", "nothing", "")
+
+
+AXES = st.lists(st.sampled_from("abcde"), max_size=3).map("".join)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    st.lists(AXES, min_size=1, max_size=5),
+    st.sets(st.sampled_from("abcde")),
+    st.integers(0, 3),
+)
+def test_any_network_gets_a_picture_with_all_its_parts(
+    held: list[str], open_indices: set[str], num_inside: int
+) -> None:
+    used = sorted(set("".join(held)))
+    nodes = tuple(Node(f"T{place}", tuple(axes)) for place, axes in enumerate(held))
+    inside = tuple(node.name for node in nodes[:num_inside])
+    diagram = Diagram(
+        "any",
+        tuple(Index(name) for name in used),
+        nodes,
+        tuple(name for name in used if name in open_indices),
+        regions=(Region("R", inside, Function("relu")),) if inside else (),
+    )
+    scene = lay_out(diagram)
+    assert [shape.name for shape in scene.shapes] == [node.name for node in nodes]
+    assert len(scene.wires) == len(Wiring(diagram).segments)
+    assert len(scene.frames) == len(diagram.regions)
+    labels = [label.owner for label in scene.labels]
+    assert sorted(labels) == sorted([*used, *(n.name for n in nodes), *(["R"] if inside else [])])

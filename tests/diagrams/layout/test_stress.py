@@ -1,0 +1,41 @@
+import math
+
+import pytest
+
+from rankscope.diagrams.einsum import from_einsum
+from rankscope.diagrams.layout.mesh import Mesh
+from rankscope.diagrams.layout.stress import CLOSEST_ON_GRID, place_by_stress
+from rankscope.diagrams.layout.wires import Wiring
+
+NETWORKS = [
+    "abc,cde,bfg,gdh,eij,hik,fkl->ajl",
+    "ab,bcd,bef,dfg,gh,eh->ach",
+    "abc,ade,bdf,cef->",
+    "ab,bc,cd,de,ef,fa,ad->",
+]
+
+
+@pytest.mark.parametrize("equation", NETWORKS)
+def test_no_two_tensors_come_too_near(equation: str) -> None:
+    for placement in place_by_stress(Mesh(Wiring(from_einsum(equation))), {}):
+        points = list(placement.nodes.values())
+        apart = [math.dist(a, b) for k, a in enumerate(points) for b in points[:k]]
+        assert min(apart) > CLOSEST_ON_GRID
+
+
+@pytest.mark.parametrize("equation", NETWORKS)
+def test_the_picture_is_wider_than_high_and_starts_on_the_left(equation: str) -> None:
+    diagram = from_einsum(equation)
+    placement = list(place_by_stress(Mesh(Wiring(diagram)), {}))[-1]
+    xs = [x for x, _ in placement.nodes.values()]
+    ys = [y for _, y in placement.nodes.values()]
+    assert max(xs) - min(xs) > 0.75 * (max(ys) - min(ys))
+    assert placement.nodes[diagram.nodes[0].name][0] <= placement.nodes[diagram.nodes[-1].name][0]
+
+
+def test_a_ladder_comes_out_straight() -> None:
+    """Turning the picture makes the bonds of a regular network level and upright."""
+    equation = "ab,acd,cef,eg,bh,hdi,ifj,jg->"
+    placement = next(place_by_stress(Mesh(Wiring(from_einsum(equation))), {}))
+    assert len({y for _, y in placement.nodes.values()}) == 2
+    assert len({x for x, _ in placement.nodes.values()}) == 4
