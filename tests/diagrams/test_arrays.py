@@ -36,9 +36,10 @@ def test_rows_that_two_nodes_share_are_counted_once() -> None:
         diagram(
             Node("A", ("a", "b"), array="w", rows=(0, 2)),
             Node("B", ("b", "d"), array="w", rows=(1, 7)),
+            Node("C", ("b",), array="w", rows=(9, 10)),
         )
     )
-    assert (array.shape, array.num_rows, array.entries) == ((7, 3), 7, 21)
+    assert (array.shape, array.num_rows, array.entries) == ((10, 3), 10, 8 * 3)
 
 
 def test_values_of_earlier_steps_are_not_arrays() -> None:

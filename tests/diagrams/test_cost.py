@@ -154,6 +154,24 @@ def test_a_network_adds_its_steps_and_frees_what_is_done() -> None:
     assert sum(region.flops for region in found.regions) == found.flops
 
 
+def test_a_view_keeps_alive_what_it_looks_at() -> None:
+    double = Diagram(
+        "double",
+        indices(a=10, b=10),
+        (Node("X", ("a",), Role.DATA), Node("Y", ("b",), Role.DATA)),
+        ("a", "b"),
+    )
+    reshaped = Diagram(
+        "reshaped",
+        indices(c=100, d=2),
+        (Node("S", ("c",), Role.DATA, array="s"), Node("Z", ("d",), Role.DATA)),
+        ("c", "d"),
+    )
+    found = cost(Network("view", (Step("s", double), Step("t", reshaped))))
+    # While t is made, s is still alive behind the view that reads it with one index.
+    assert found.peak_memory == (10 + 10 + 2) + 100 + 200
+
+
 @pytest.mark.parametrize(
     ("words", "output", "flops", "largest"),
     [

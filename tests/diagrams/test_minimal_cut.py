@@ -128,9 +128,12 @@ def test_products_that_differ_by_one_in_a_million_are_told_apart() -> None:
     assert minimal_cut(closer, ("l",), ("r",)).indices == ("l",)
 
 
-def test_among_equal_products_fewest_indices_are_cut() -> None:
-    cut = minimal_cut(chain(1000, 10, 100), ("l",), ("r",))
-    assert (cut.value, cut.indices) == (10**6, ("r",))
+def test_among_equal_products_fewest_indices_are_cut_and_then_those_furthest_right() -> None:
+    indices = (Index("l", 6), Index("r", 2), Index("s", 3))
+    node = Diagram("node", indices, (Node("A", ("l", "r", "s")),), ("l", "r", "s"))
+    assert minimal_cut(node, ("l",), ("r", "s")).indices == ("l",)
+    assert minimal_cut(node, ("r", "s"), ("l",)).indices == ("l",)
+    assert minimal_cut(chain(10**6), ("l",), ("r",)).indices == ("r",)
 
 
 def test_a_hyperedge_counts_once() -> None:

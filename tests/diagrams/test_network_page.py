@@ -1,5 +1,7 @@
 from collections.abc import Iterator
 
+import pytest
+
 from rankscope.diagrams.composition import compose
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.geometry import lint
@@ -30,9 +32,9 @@ def test_every_step_is_a_line_with_its_name_an_equals_sign_and_a_picture() -> No
     scene = compose(Network("net", (layer(0), other)))
     equals = labels(scene, "$=$")
     assert len(equals) == 2
-    assert equals[0].box[2] == equals[1].box[2]
+    assert equals[0].box[2] == pytest.approx(equals[1].box[2])
     names = [labels(scene, text)[0] for text in (r"$\mathbf{X}_{1}$", r"$\mathbf{long\_name}$")]
-    assert names[0].box[2] == names[1].box[2]
+    assert names[0].box[2] == pytest.approx(names[1].box[2])
     for name, sign in zip(names, equals, strict=True):
         assert name.box[2] < sign.box[0]
     for line, sign in zip(("x1", "long_name"), equals, strict=True):

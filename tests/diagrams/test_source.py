@@ -10,10 +10,7 @@ from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Sum, Term
 from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.schedule import Operation
 from rankscope.diagrams.source import class_name, to_source
-from rankscope.diagrams.statements import Names, einsum_equation, number, statements
-from rankscope.errors import EinsumError
 
 NASTY = 'x"); import os; os.system("touch /tmp/broken"); ("""\\'
 
@@ -147,19 +144,3 @@ def test_sums_masks_convolutions_and_scales_are_written() -> None:
         "result = -0.5 * R + M",
     ):
         assert text in source
-
-
-def test_more_indices_than_letters_are_refused_with_their_number() -> None:
-    names = tuple(f"index {place}" for place in range(53))
-    with pytest.raises(EinsumError, match=r"has 53 indices, but torch\.einsum takes at most 52"):
-        einsum_equation((names,), ())
-
-
-def test_numbers_are_read_back_exactly() -> None:
-    assert eval(number(0.1)) == 0.1
-    assert eval(number(float("inf"))) == float("inf")
-
-
-def test_an_operation_without_statements_is_refused_by_name() -> None:
-    with pytest.raises(NotImplementedError, match="Operation"):
-        statements(Operation(0, (), ()), Names("a", (), ()))

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -16,18 +17,14 @@ from rankscope.diagrams.story import tell
 SETTINGS: dict[str, dict[str, str | int]] = {
     "matrix-product": {"I": 2, "J": 3, "K": 4},
     "tensor-train": {"order": 5, "size": 4, "rank": 2},
-    "tt-matrix": {"order": 3, "size": 4, "out": 3, "rank": 2},
     "tensor-ring": {"order": 5, "size": 4, "rank": 2},
-    "cp": {"order": 3, "size": 4, "rank": 2},
     "cp of order 4": {"order": 4, "size": 4, "rank": 2},
-    "tucker": {"order": 3, "size": 4, "rank": 2},
     "hierarchical-tucker": {"order": 4, "size": 4, "rank": 2},
     "tucker2-conv": {
         "S": 6, "T": 5, "k": 3, "R1": 2, "R2": 2, "H": 8, "W": 8, "stride": 1, "padding": 1, "B": 2
     },
     "single-head": {"N": 5, "M": 6, "F": 8, "D": 4},
     "multi-head": {"N": 5, "M": 6, "F": 8, "H": 3, "D": 4},
-    "grouped-query": {"N": 5, "M": 6, "F": 8, "H": 4, "G": 2, "D": 4},
     "mlp": {"widths": "7,5,3", "B": 2},
 }  # fmt: skip
 
@@ -105,6 +102,20 @@ def test_a_leg_whose_tensor_left_its_row_turns_a_corner() -> None:
     (leg,) = [wire for wire in last.wires if wire.name == "n"]
     for (x0, y0), (x1, y1) in pairwise(leg.points):
         assert x0 == pytest.approx(x1) or y0 == pytest.approx(y1)
+
+
+def test_in_a_large_picture_tensors_meet_at_their_mean_without_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Eleven cores and eleven legs are more than the limit; nothing may be scored then.
+    monkeypatch.setattr("rankscope.diagrams.stage.lint", None)
+    train = build_family("tensor-train", {"order": 11, "size": 2, "rank": 2})
+    (chapter,) = tell(train, plan_contraction)
+    before, after = stage(replace(chapter, frames=chapter.frames[:2])).scenes
+    merged = [centres(before)[name] for name in chapter.frames[1].merged]
+    x, y = centres(after)[chapter.frames[1].result]
+    assert x == pytest.approx(sum(point[0] for point in merged) / 2, abs=0.1)
+    assert y == merged[0][1]
 
 
 def test_legs_of_a_comb_fan_out() -> None:

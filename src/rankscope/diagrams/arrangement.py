@@ -8,7 +8,7 @@ from rankscope.diagrams.scene import Label, Scene, Shape, Wire
 
 # Pixels.
 SIGN_SIZE = 30.0
-SIGN_GAP, LINE_GAP, COLUMN_GAP = 30.0, 46.0, 64.0
+SIGN_GAP, LINE_GAP, COLUMN_GAP = 38.0, 46.0, 64.0
 # A page is broken into columns while it is this many times taller than wide, and this high.
 TALLEST_PAGE, SHORTEST_BREAK = 2.0, 1000.0
 MOST_COLUMNS = 6

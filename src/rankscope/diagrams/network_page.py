@@ -46,13 +46,13 @@ def _line(step: Step, draw: DrawBody) -> Scene:
     equals = equals.shifted(-equals.box[2], 0.0)
     name = place_label(
         f"${step_tex(step)}$",
-        (equals.box[0] - SIGN_GAP / 2, 0.0),
+        (equals.box[0] - SIGN_GAP / 3, 0.0),
         size=NAME_SIZE,
         style="caption",
         anchor="rc",
     )
     line = Scene("line", labels=(name,)).joined(
-        [equals, picture.shifted(SIGN_GAP - picture.box[0], 0.0)]
+        [equals, picture.shifted(0.8 * SIGN_GAP - picture.box[0], 0.0)]
     )
     if step.label is None:
         return line

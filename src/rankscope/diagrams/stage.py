@@ -25,6 +25,8 @@ from rankscope.diagrams.scene import Point, Scene, Shape, Wire
 from rankscope.diagrams.story import Chapter, Frame
 
 FAULT, UNREST = 1000.0, 20.0
+# Nodes, convolutions and open legs up to which the best place is looked for.
+MOST_PARTS = 20
 # A wire this near (pixels) to a barrier seems to lie on it.
 CLOSE = 14.0
 
@@ -57,21 +59,25 @@ def _best(
 ) -> tuple[Placement, Scene]:
     """Where the result stands best; of equally good places, the first."""
     found: list[tuple[float, Placement, Scene]] = []
+    # In a large picture many things are in the way, wherever one looks.
+    is_large = len(after.diagram.holders) + len(after.diagram.output) > MOST_PARTS
 
     def consider(moved: Placement) -> None:
         scene = render(after.diagram, moved, view)
         least = min((badness for badness, _, _ in found), default=math.inf)
-        found.append((_badness(scene, least), moved, scene))
+        found.append((0.0 if is_large else _badness(scene, least), moved, scene))
 
     for point in _candidates(placement, after, has_rows=has_rows):
         consider(_moved(placement, after, point))
-        if found[-1][0] == 0:
+        if found[-1][0] == 0 or is_large:
             break
-    if min(badness for badness, _, _ in found) >= FAULT:
+    if min(badness for badness, _, _ in found) >= FAULT and not is_large:
         # Nothing along rows and columns is fine: step aside, with legs that slant.
         slanted = replace(placement, straight=tuple(after.diagram.index_by_name))
         for point in _asides(_mean(placement, after)):
             consider(_moved(slanted, after, point))
+            if found[-1][0] < FAULT:
+                break
     _, moved, scene = min(found, key=lambda one: one[0])
     return replace(moved, straight=_known(placement.straight, after)), scene
 

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.families import cp, tensor_train
-from rankscope.diagrams.layout import place
+from rankscope.diagrams.functions import Function
+from rankscope.diagrams.layout import lay_out, place
 from rankscope.diagrams.layout.placement import Placement
+from rankscope.diagrams.parts import Region
 from rankscope.diagrams.scene import Point
 
 
@@ -77,6 +81,16 @@ def test_several_legs_on_one_side_are_spread_and_end_on_one_line() -> None:
     below = [placement.tips[index] for index in "bd"]
     assert below[0][1] == below[1][1] > placement.nodes["A"][1]
     assert abs(below[0][0] - below[1][0]) == pytest.approx(0.36)
+
+
+def test_legs_of_one_row_end_on_one_line_beyond_the_barriers_they_leave() -> None:
+    diagram = replace(
+        from_einsum("ia,axb,byc,cz->ixyz"), regions=(Region("R", ("A", "B"), Function("relu")),)
+    )
+    placement = place(diagram)
+    assert len({y for _, y in placement.tips.values()}) == 1
+    frame = lay_out(diagram).frames[0]
+    assert placement.tips["i"][1] * 96 > frame.box[3]
 
 
 def test_legs_of_branches_continue_outward() -> None:

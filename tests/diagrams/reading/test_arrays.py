@@ -48,7 +48,8 @@ def test_a_view_of_some_rows_is_found(start: int, stop: int, rows: tuple[int, in
 
 @pytest.mark.parametrize("part", ["columns", "stretch", "copy", "other"])
 def test_a_tensor_that_is_not_rows_of_an_array_is_refused(part: str) -> None:
-    fixed = Tables().fixed
+    tables = Tables()
+    fixed = tables.fixed
     tensor = {
         "columns": fixed[:, :2],
         "stretch": fixed.flatten()[2:10],
@@ -57,7 +58,7 @@ def test_a_tensor_that_is_not_rows_of_an_array_is_refused(part: str) -> None:
     }[part]
     shape = str(tuple(tensor.shape)).replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(UnsupportedModuleError, match=rf"of shape {shape} is made inside forward"):
-        Arrays(Tables()).value(tensor)
+        Arrays(tables).value(tensor)
 
 
 def test_only_the_lower_triangle_is_the_causal_mask() -> None:

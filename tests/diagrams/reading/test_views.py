@@ -3,6 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network
 from rankscope.diagrams.reading import from_module
@@ -45,6 +46,8 @@ class Run(nn.Module):
         lambda x: x.expand(3, 2, 3, 4)[1:, 0].sum(0),
         lambda x: x.sum(1)[:, None].expand(2, 6, 4).reshape(2, 2, 3, 4).softmax(2),
         lambda x: x.sum(1)[:, None].expand(2, 6, 4).sum(1),
+        lambda x: x[None, :, None].squeeze() + x[None, :, None].squeeze((0, 2)),
+        lambda x: x.unsqueeze(1).softmax(1) + F.layer_norm(x.unsqueeze(3), (1,))[..., 0][:, None],
     ],
 )
 def test_views_equal_those_of_pytorch(program: Program, assert_reads: Check) -> None:

@@ -145,8 +145,10 @@ def test_without_convolutions_no_order_of_opt_einsum_is_cheaper(drawn: Parts) ->
 
 
 def test_among_equal_costs_the_order_that_writes_fewest_entries_wins() -> None:
-    # i,i,j->ij: 3 + 12 operations if i meets i first; through the outer product it is 12 + 12.
-    assert cheapest_path(Problem(((0,), (0,), (1,)), (0, 1), (3, 4))) == ((0, 1), (0, 1))
+    # abc,bc,ab->a costs 36 in every order, and writes 6 + 2, 12 + 2 or 12 + 2 entries.
+    problem = Problem(((0, 1, 2), (1, 2), (0, 1)), (0,), (2, 3, 2))
+    assert all_costs(problem) == [36, 36, 36]
+    assert cheapest_path(problem) == ((0, 1), (0, 1))
 
 
 def test_a_chain_of_convolutions_is_carried_out_from_its_first_input() -> None:

@@ -43,6 +43,19 @@ def test_an_output_that_one_side_already_holds_is_refused() -> None:
     assert merge(Problem(((0, 2), (1,)), (2,), (9, 3, 7), ((0, 1, 2),))) is None
 
 
+def test_two_outputs_of_one_name_cannot_be_made_at_once() -> None:
+    problem = Problem(((0, 2), (1, 3)), (4,), (9, 3, 9, 3, 7), ((0, 1, 4), (2, 3, 4)))
+    assert merge(problem) is None
+
+
+def test_inputs_of_two_convolutions_must_be_on_the_same_side() -> None:
+    legs = ((0, 1, 4), (2, 3, 5))
+    together = Problem(((0, 2), (1, 3)), (4, 5), (9, 3, 9, 3, 7, 7), legs)
+    opposite = Problem(((0, 3), (1, 2)), (4, 5), (9, 3, 9, 3, 7, 7), legs)
+    assert merge(together) == Merge(0b110000, 0b11, 2 * (7 * 3) ** 2)
+    assert merge(opposite) is None
+
+
 def test_two_convolutions_that_feed_each_other_can_never_happen() -> None:
     # 0 * 1 -> 2 and 2 * 3 -> 0: neither input is held by an operand.
     problem = Problem(((1,), (3,)), (), (5, 2, 4, 2), ((0, 1, 2), (2, 3, 0)))

@@ -88,7 +88,7 @@ def _detours(wiring: Wiring, placement: Placement) -> float:
 def _candidates(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Iterator[Placement]:
     diagram = wiring.diagram
     is_bare = not diagram.regions and not diagram.convolutions
-    mesh = Mesh(wiring)
+    mesh = Mesh(wiring, view)
     if is_bare and mesh.is_connected:
         found = [place_ring(mesh, legs), place_star(mesh, legs), place_grid(mesh, legs)]
         if is_hierarchical(mesh):

@@ -16,7 +16,7 @@ def place_grid(mesh: Mesh, legs: Mapping[str, Side]) -> Placement | None:
     cells = _cells(mesh)
     if cells is None:
         return None
-    step = GAP + mesh.excess
+    step = GAP + mesh.excess + mesh.label_excess
     at = {end: (step * cells[end][1], step * cells[end][0]) for end in mesh.vertices}
     inner = [end for end in mesh.vertices if len(mesh.neighbours[end]) == 4 and mesh.loose[end]]
     angles = dict.fromkeys(mesh.vertices, DIAGONAL) if inner else {}

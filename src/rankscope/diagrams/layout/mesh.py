@@ -5,12 +5,15 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from rankscope.diagrams.layout.placement import Placement, Side
-from rankscope.diagrams.layout.tensors import DIAMETER, UNIT, diameter
+from rankscope.diagrams.layout.placement import PLAIN_VIEW, Placement, Side, View
+from rankscope.diagrams.layout.tensors import DIAMETER, UNIT, WIRE_FONT, diameter
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Segment, Tip, Wiring
+from rankscope.diagrams.layout.wording import index_text
+from rankscope.diagrams.mathtext import text_width
 from rankscope.diagrams.scene import Point
 
 LEG = 0.72
+USUAL_LABEL = 28.0
 ALIGN = 0.7  # tips nearer than this look as if they should share a line
 FAN = math.radians(34)
 # Directions for loose ends: the four sides are best, then the diagonals.
@@ -20,10 +23,19 @@ CHOICES = tuple(turn * math.pi / 8 for turn in range(16))
 class Mesh:
     """Tensors and dots as vertices; private dots and tips are loose ends of their owner."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: Wiring, view: View = PLAIN_VIEW) -> None:
         self.wiring = wiring
-        self.size = diameter(wiring.diagram) / UNIT
-        self.excess = self.size - DIAMETER / UNIT
+        self._view = view
+        # How much larger than usual tensors are, in grid units.
+        self.excess = diameter(wiring.diagram) / UNIT - DIAMETER / UNIT
+
+    @cached_property
+    def label_excess(self) -> float:
+        """How much wider than usual the widest label of a bond is, in grid units."""
+        indices = self.wiring.diagram.index_by_name
+        bonds = [s.index for s in self.wiring.segments if not isinstance(s.second, Tip)]
+        widths = [text_width(index_text(indices[name], self._view), WIRE_FONT) for name in bonds]
+        return max(0.0, max(widths, default=0.0) - USUAL_LABEL) / UNIT
 
     @cached_property
     def vertices(self) -> tuple[End, ...]:

@@ -18,7 +18,7 @@ def place_ring(mesh: Mesh, legs: Mapping[str, Side]) -> Placement | None:
     order = _around(mesh)
     if order is None:
         return None
-    radius = (SIDE + mesh.excess) / 2 / math.sin(math.pi / len(order))
+    radius = (SIDE + mesh.excess + mesh.label_excess) / 2 / math.sin(math.pi / len(order))
     turns = {end: TOP + 2 * math.pi * k / len(order) for k, end in enumerate(order)}
     at = {end: (radius * math.cos(turn), radius * math.sin(turn)) for end, turn in turns.items()}
     return free_placement(mesh, at, turns, legs)
@@ -51,7 +51,7 @@ def place_star(mesh: Mesh, legs: Mapping[str, Side]) -> Placement | None:
         return None
     if len(arms) < FEWEST_ARMS or not is_star or not mesh.has_only_single_bonds:
         return None
-    length = (ARM_FROM_DOT if isinstance(centre, Dot) else ARM) + mesh.excess
+    length = (ARM_FROM_DOT if isinstance(centre, Dot) else ARM) + mesh.excess + mesh.label_excess
     apart = LEAST_APART + mesh.excess
     radius = max(length, apart / 2 / math.sin(math.pi / len(arms)))
     turns = {end: TOP + 2 * math.pi * k / len(arms) for k, end in enumerate(arms)}

@@ -7,6 +7,7 @@ around them, then what crosses it.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rankscope.diagrams.layout.buckets import Buckets
 from rankscope.diagrams.layout.frames import frame_box
@@ -22,7 +23,6 @@ from rankscope.diagrams.layout.routes import (
     orthogonal,
 )
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Segment, Tip, Wiring
-from rankscope.diagrams.polygons import intersections, segments
 from rankscope.diagrams.scene import Box, Point
 
 Piece = tuple[Point, Point]
@@ -194,11 +194,9 @@ class Router:
         shared = [self.ground.boxes[end] for end in segment.ends if end in other.ends]
         crossed, along = 0, 0.0
         for first, second in near_pieces(route, self.routes[other], reach=TOGETHER):
-            crossed += sum(
-                1
-                for point in intersections(first, second)
-                if not any(_covers(box, point, 2.0) for box in shared)
-            )
+            point = meeting(first, second)
+            if point is not None and not any(_covers(box, point, 2.0) for box in shared):
+                crossed += 1
             length, middle = shared_run(first, second, reach=TOGETHER)
             # Wires that leave one tensor side by side are spread over its ports later.
             if length and not any(_is_in_line(box, middle) for box in shared):
@@ -221,11 +219,26 @@ def near_pieces(first: Route, second: Route, *, reach: float) -> Iterator[tuple[
     left, top, right, bottom = first.box
     frame = (left - reach, top - reach, right + reach, bottom + reach)
     others = [piece for piece in second.pieces if not _is_apart(piece[2], frame)]
-    for start, end, (left, top, right, bottom) in first.pieces:
-        frame = (left - reach, top - reach, right + reach, bottom + reach)
-        for other_start, other_end, box in others:
-            if not _is_apart(box, frame):
+    # Written out, because nothing else is asked as often.
+    for start, end, (left, top, right, bottom) in first.pieces if others else ():
+        low_x, low_y, high_x, high_y = left - reach, top - reach, right + reach, bottom + reach
+        for other_start, other_end, (x0, y0, x1, y1) in others:
+            if x0 <= high_x and low_x <= x1 and y0 <= high_y and low_y <= y1:
                 yield (start, end), (other_start, other_end)
+
+
+def meeting(first: Piece, second: Piece) -> Point | None:
+    """Where two straight pieces cross; one that only touches the other from the left does not."""
+    (x0, y0), (x1, y1) = first
+    (x2, y2), (x3, y3) = second
+    before = (x1 - x0) * (y2 - y0) - (y1 - y0) * (x2 - x0)
+    after = (x1 - x0) * (y3 - y0) - (y1 - y0) * (x3 - x0)
+    turn_before = (x3 - x2) * (y0 - y2) - (y3 - y2) * (x0 - x2)
+    turn_after = (x3 - x2) * (y1 - y2) - (y3 - y2) * (x1 - x2)
+    if (before > 0) == (after > 0) or (turn_before > 0) == (turn_after > 0):
+        return None
+    share = before / (before - after)
+    return (x2 + share * (x3 - x2), y2 + share * (y3 - y2))
 
 
 def shared_run(first: Piece, second: Piece, *, reach: float) -> tuple[float, Point]:
@@ -260,8 +273,11 @@ def border_points(route: Route, frame: Box) -> list[Point]:
         return []
     found: list[Point] = []
     for start, end, _ in route.pieces:
-        met = [point for side in segments(corners) for point in intersections(side, (start, end))]
-        found += sorted(met, key=lambda point: math.dist(start, point))
+        met = [meeting(side, (start, end)) for side in pairwise(corners)]
+        found += sorted(
+            (point for point in met if point is not None),
+            key=lambda point: math.dist(start, point),
+        )
     return found
 
 

@@ -50,7 +50,7 @@ def _lengths(mesh: Mesh) -> Array:
     numpy.fill_diagonal(lengths, 0.0)
     for end, others in mesh.neighbours.items():
         for other in others:
-            lengths[place[end], place[other]] = _bond(end, other) + mesh.excess
+            lengths[place[end], place[other]] = _bond(end, other) + mesh.excess + mesh.label_excess
     for middle in range(len(place)):
         via = lengths[:, middle, None] + lengths[None, middle, :]
         lengths = numpy.minimum(lengths, via)
@@ -134,7 +134,7 @@ def _scaled(mesh: Mesh, points: Array) -> Array:
     if not stretched:
         return points
     factor = max(1 / float(numpy.median(stretched)), CLOSEST / max(_closest(points), 1e-6))
-    return points * factor * (1 + mesh.excess / BOND)
+    return points * factor * (1 + (mesh.excess + mesh.label_excess) / BOND)
 
 
 def _closest(points: Array) -> float:

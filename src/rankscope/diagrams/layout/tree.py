@@ -26,7 +26,9 @@ def place_tree(mesh: Mesh, legs: Mapping[str, Side]) -> Placement | None:
     lowest = max(depth.values())
     x: dict[End, float] = {}
     for end in _inorder(root, children):
-        x[end] = (APART + mesh.excess) * sum(1 for other in x if not children[other])
+        x[end] = (APART + mesh.excess + mesh.label_excess) * sum(
+            1 for other in x if not children[other]
+        )
         if children[end]:
             x[end] = (x[children[end][0]] + x[children[end][-1]]) / 2
     pitch = _pitch(x, children, depth) + mesh.excess

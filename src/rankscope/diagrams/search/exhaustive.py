@@ -23,7 +23,7 @@ def cheapest_path(problem: Problem) -> Path | None:
 
     Which indices a subset holds, and which convolutions happened inside it, does not depend on
     the order, so the best order of a whole is made from the best orders of two halves. Among
-    equals, the order that writes fewest entries wins, then the first one.
+    equals, the order that writes fewest entries wins.
 
     Returns:
         None when no order can be carried out.
