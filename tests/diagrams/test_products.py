@@ -65,6 +65,9 @@ def test_an_index_that_input_kernel_and_output_share_makes_a_grouped_convolution
     kernel = module.get_parameter("K").reshape(12, 2, 3)
     expected = torch.nn.functional.conv1d(signal.reshape(1, 6, 9), kernel, stride=2, groups=3)
     torch.testing.assert_close(module(signal), expected.reshape(3, 4, 4))
+    twin = from_source(to_source(diagram), "grouped").double()
+    twin.load_state_dict(module.state_dict())
+    torch.testing.assert_close(twin(signal), expected.reshape(3, 4, 4))
 
 
 def picking(*extra: Node, output: tuple[str, ...], **sizes: int) -> Diagram:

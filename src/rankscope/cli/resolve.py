@@ -81,7 +81,9 @@ def _read_einsum(request: Request) -> Diagram:
 
     if request.input_shapes:
         raise RequestError(f"--input does not apply to the einsum {request.what!r}; use --size.")
-    return from_einsum(request.what, sizes=request.sizes(), parameters=request.parameters)
+    return from_einsum(
+        request.what, sizes=request.sizes(), parameters=request.parameters, name=request.what
+    )
 
 
 def _read_file(path: Path) -> Drawable:

@@ -93,7 +93,7 @@ class _RegionWalk:
 
     def _contract(self, method: Method) -> None:
         names, problem = _as_problem(self)
-        _check_operands(self, names, problem)
+        _check_operands(self, problem)
         try:
             path = find_path(problem, method)
         except ContractionError as error:
@@ -173,7 +173,7 @@ def _as_problem(walk: _RegionWalk) -> tuple[tuple[str, ...], Problem]:
     return names, problem
 
 
-def _check_operands(walk: _RegionWalk, names: Sequence[str], problem: Problem) -> None:
+def _check_operands(walk: _RegionWalk, problem: Problem) -> None:
     for operand, mask in zip(walk.listed, problem.masks, strict=True):
         number = problem.clash(mask, problem.all_convolutions)
         if number is not None:

@@ -149,8 +149,5 @@ def from_dict(document: object) -> Drawable:
             "Read it with the rankscope that wrote it."
         )
     rest = {key: value for key, value in document.items() if key != "version"}
-    try:
-        drawable: Drawable = DRAWABLE.read(rest, "document")
-    except RecursionError as error:
-        raise DiagramError("Document: its regions are nested too deeply to be read.") from error
+    drawable: Drawable = DRAWABLE.read(rest, "document")
     return drawable

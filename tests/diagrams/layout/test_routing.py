@@ -3,16 +3,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.diagrams.einsum import from_einsum
+from rankscope.diagrams.layout.encounters import passes
 from rankscope.diagrams.layout.ground import ground_of
 from rankscope.diagrams.layout.placement import Placement
 from rankscope.diagrams.layout.routes import Route, arc, bracket, loop, orthogonal
-from rankscope.diagrams.layout.routing import (
-    Router,
-    border_points,
-    near_pieces,
-    passes,
-    shared_run,
-)
+from rankscope.diagrams.layout.routing import Router
 from rankscope.diagrams.layout.wires import NodeEnd, Segment, Wiring
 from rankscope.diagrams.scene import Point
 
@@ -72,32 +67,6 @@ def test_parallel_wires_are_drawn_apart() -> None:
     routes = routed("ab,ba->", A=(0.0, 0.0), B=(2.0, 0.0))
     middles = [route.line[len(route.line) // 2][1] for route in routes.values()]
     assert abs(middles[0] - middles[1]) == pytest.approx(44.0)
-
-
-def test_border_points_are_where_a_route_enters_and_leaves() -> None:
-    frame = (0.0, 0.0, 100.0, 50.0)
-    assert border_points(Route(((-10.0, 20.0), (110.0, 20.0))), frame) == [
-        (0.0, 20.0),
-        (100.0, 20.0),
-    ]
-    assert border_points(Route(((50.0, 20.0), (60.0, 20.0))), frame) == []
-    assert border_points(Route(((200.0, 0.0), (300.0, 0.0))), frame) == []
-
-
-def test_lines_side_by_side_share_a_run() -> None:
-    first = ((0.0, 0.0), (100.0, 0.0))
-    assert shared_run(first, ((150.0, 3.0), (60.0, 3.0)), reach=7.0) == (40.0, (80.0, 0.0))
-    assert shared_run(first, ((60.0, 9.0), (150.0, 9.0)), reach=7.0)[0] == 0.0
-    assert shared_run(first, ((50.0, -50.0), (50.0, 50.0)), reach=7.0)[0] == 0.0
-
-
-def test_near_pieces_leave_out_what_is_far() -> None:
-    corner = Route(((0.0, 0.0), (100.0, 0.0), (100.0, 100.0)))
-    other = Route(((-50.0, 5.0), (-5.0, 5.0)))
-    assert list(near_pieces(corner, other, reach=7.0)) == [
-        (((0.0, 0.0), (100.0, 0.0)), ((-50.0, 5.0), (-5.0, 5.0)))
-    ]
-    assert list(near_pieces(corner, other, reach=1.0)) == []
 
 
 def test_loops_of_one_tensor_do_not_coincide() -> None:

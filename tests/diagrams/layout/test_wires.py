@@ -1,3 +1,5 @@
+import sys
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -5,6 +7,7 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.families import multi_head
 from rankscope.diagrams.functions import Function
+from rankscope.diagrams.layout.rows import folded_rows
 from rankscope.diagrams.layout.wires import Dot, NodeEnd, Segment, Tip, Wiring
 from rankscope.diagrams.parts import Index, Node, Region
 
@@ -15,6 +18,19 @@ def wiring(equation: str) -> Wiring:
 
 def segments(equation: str) -> tuple[Segment, ...]:
     return wiring(equation).segments
+
+
+def test_regions_may_nest_deeper_than_python_recurses() -> None:
+    depth = sys.getrecursionlimit() + 100
+    members = ["A", *(f"R{place}" for place in range(depth))]
+    regions = tuple(
+        Region(f"R{place}", (member,), Function("relu"))
+        for place, member in enumerate(members[:-1])
+    )
+    diagram = Diagram("deep", (Index("i"),), (Node("A", ("i",)),), ("i",), regions=regions)
+    wires = Wiring(diagram)
+    assert wires.segments == (Segment("i", NodeEnd("A"), Tip("i")),)
+    assert [row.nodes for row in folded_rows(wires)] == [("A",)]
 
 
 AXES = st.lists(st.sampled_from("abcd"), max_size=4).map(tuple)

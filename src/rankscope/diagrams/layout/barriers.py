@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.layout.encounters import border_points
 from rankscope.diagrams.layout.routes import Route
-from rankscope.diagrams.layout.routing import border_points
 from rankscope.diagrams.layout.tensors import TAG_FONT
 from rankscope.diagrams.layout.wires import Segment, Wiring
 from rankscope.diagrams.layout.wording import mark_description, region_description, tag_text

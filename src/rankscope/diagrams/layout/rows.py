@@ -5,7 +5,7 @@ from top to bottom in the order of evaluation; inner regions that do not depend 
 stand side by side. A chain with barriers in it may also stand on a single row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
@@ -39,7 +39,10 @@ class Row:
 
 def folded_rows(wiring: Wiring) -> list[Row]:
     """One row per stage."""
-    return _block(wiring, None)
+    blocks: dict[str | None, list[Row]] = {}
+    for region in wiring.diagram.structure.evaluation_order:
+        blocks[region] = _block(wiring, region, blocks)
+    return blocks[None]
 
 
 def inline_row(wiring: Wiring) -> list[Row] | None:
@@ -103,17 +106,16 @@ def _follows(ends: tuple[object, object], place: dict[str, int]) -> bool:
             return False
 
 
-def _block(wiring: Wiring, region: str | None) -> list[Row]:
+def _block(wiring: Wiring, region: str | None, blocks: Mapping[str | None, list[Row]]) -> list[Row]:
+    """The rows of a region, given those of its inner regions."""
     diagram = wiring.diagram
     rows: list[Row] = []
-    for member in diagram.structure.members[region]:
-        if member in diagram.region_by_name:
-            inner = _block(wiring, member)
-            if rows and inner:
-                start = max(row.columns[-1] for row in rows) + 1
-                inner = _moved(inner, start - min(row.columns[0] for row in inner))
-            rows += inner
     members = diagram.structure.members[region]
+    for inner in (blocks[member] for member in members if member in diagram.region_by_name):
+        if rows and inner:
+            start = max(row.columns[-1] for row in rows) + 1
+            inner = _moved(inner, start - min(row.columns[0] for row in inner))
+        rows += inner
     body = [name for name in members if name in diagram.node_by_name]
     convolutions = [name for name in members if name in diagram.convolution_by_name]
     if body or convolutions:

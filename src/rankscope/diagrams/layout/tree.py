@@ -70,10 +70,11 @@ def _root(mesh: Mesh) -> End:
 
 def _inorder(end: End, children: Mapping[End, list[End]]) -> list[End]:
     """Children from left to right before their parent."""
-    found: list[End] = []
-    for child in children[end]:
-        found += _inorder(child, children)
-    return [*found, end]
+    found, waiting = [], [end]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += children[found[-1]]
+    return found[::-1]
 
 
 def _pitch(

@@ -118,20 +118,26 @@ class Wiring:
 
     def regions_around(self, end: End) -> tuple[str | None, ...]:
         """All regions that an end is in, innermost first, ending with None."""
-        found: list[str | None] = [self.region_of(end)]
-        while found[-1] is not None:
-            found.append(self._parent[found[-1]])
-        return tuple(found)
+        return tuple(self._around[self.region_of(end)])
+
+    @cached_property
+    def _around(self) -> dict[str | None, dict[str | None, None]]:
+        """For every region itself and those around it, innermost first."""
+        found: dict[str | None, dict[str | None, None]] = {None: {None: None}}
+        for region in reversed(self.diagram.structure.evaluation_order):
+            if region is not None:
+                found[region] = {region: None, **found[self._parent[region]]}
+        return found
 
     def common_region(self, segment: Segment) -> str | None:
         """The innermost region that holds both ends."""
-        around = self.regions_around(segment.second)
+        around = self._around[self.region_of(segment.second)]
         return next(region for region in self.regions_around(segment.first) if region in around)
 
     def is_crossing(self, segment: Segment, region: str) -> bool:
         """Whether exactly one end is inside a region."""
-        inside = [region in self.regions_around(end) for end in segment.ends]
-        return inside[0] != inside[1]
+        first, second = (self._around[self.region_of(end)] for end in segment.ends)
+        return (region in first) != (region in second)
 
     @cached_property
     def _held(self) -> dict[tuple[str, str | None], list[End]]:
@@ -142,51 +148,41 @@ class Wiring:
                 found.setdefault((index, self._parent[part.name]), []).append(NodeEnd(part.name))
         return found
 
-    @cached_property
-    def _regions_with(self) -> dict[str, tuple[str, ...]]:
-        """The regions (at any depth) that hold each index, in order of declaration."""
-        holding: dict[tuple[str, str], None] = {}
-        for index, region in self._held:
-            around = region
-            while around is not None:
-                holding[(index, around)] = None
-                around = self._parent[around]
-        found: dict[str, list[str]] = {}
-        for region in self.diagram.region_by_name:
-            for index in self.diagram.index_by_name:
-                if (index, region) in holding:
-                    found.setdefault(index, []).append(region)
-        return {index: tuple(regions) for index, regions in found.items()}
-
     def _pieces(self, index: str) -> list[tuple[str, End, End]]:
+        """Join the ends of an index region by region, inner ones first.
+
+        Written without recursion: regions may nest deeper than Python recurses.
+        """
         pieces: list[tuple[str, End, End]] = []
-        used = len(self.diagram.structure.owners.get(index, ())) + (index in self.diagram.output)
-
-        def gather(region: str | None) -> tuple[list[End], int]:
-            """Ends inside a region, and how many axes they stand for."""
-            ends = list(self._held.get((index, region), []))
-            axes = len(ends)
-            for inner in self._regions_with.get(index, ()):
-                if self._parent[inner] == region:
-                    inner_ends, inner_axes = gather(inner)
-                    axes += inner_axes
-                    ends += close(inner, inner_ends, is_leaving=inner_axes < used)
-            return ends, axes
-
-        def close(region: str | None, ends: list[End], *, is_leaving: bool) -> list[End]:
-            """Join ends; returns the one that goes on outside, if the index does."""
-            if len(ends) + is_leaving == 2:
-                if is_leaving:
-                    return ends
-                pieces.append((index, ends[0], ends[1]))
-            elif ends:
+        owners = self.diagram.structure.owners.get(index, ())
+        num_uses = len(owners) + (index in self.diagram.output)
+        ends: dict[str | None, list[End]] = {}
+        num_axes: dict[str | None, int] = {}
+        for region in self._regions_with(owners):
+            own = [*self._held.get((index, region), ()), *ends.get(region, ())]
+            if not own:  # summed further in
+                continue
+            count = len(self._held.get((index, region), ())) + num_axes.get(region, 0)
+            is_leaving = count < num_uses
+            if len(own) == 2 and not is_leaving:
+                pieces.append((index, own[0], own[1]))
+            elif len(own) + is_leaving != 2:
                 dot = Dot(index, region)
-                pieces.extend((index, end, dot) for end in ends)
-                return [dot] if is_leaving else []
-            return []
-
-        ends, _ = gather(None)
-        is_open = index in self.diagram.output
-        going_on = close(None, ends, is_leaving=is_open)
-        pieces.extend((index, end, Tip(index)) for end in going_on)
+                pieces += [(index, end, dot) for end in own]
+                own = [dot]
+            if is_leaving and region is None:
+                pieces.append((index, own[0], Tip(index)))
+            elif is_leaving:
+                outer = self._parent[region] if region is not None else None
+                ends.setdefault(outer, []).extend(own)
+                num_axes[outer] = num_axes.get(outer, 0) + count
         return pieces
+
+    def _regions_with(self, owners: tuple[str, ...]) -> list[str | None]:
+        """The regions (at any depth) that hold some tensors, inner ones first."""
+        holding: dict[str | None, None] = {}
+        for name in owners:
+            holding |= self._around[self._parent[name]]
+        if len(holding) == 1:
+            return list(holding)
+        return [region for region in self.diagram.structure.evaluation_order if region in holding]

@@ -30,7 +30,8 @@ def from_module(
     """Read a module as a network of diagrams.
 
     Layers of torch.nn are recognized by their class; the `forward` of other modules is run on
-    stand-ins that know only shapes. Dropout and batch normalization must be in evaluation mode.
+    stand-ins that know only shapes. Dropout and batch normalization must be in evaluation mode;
+    forward hooks of layers of torch.nn are not seen.
     The value of the network is the module's output, its arrays are those of `module_arrays`.
     Attention takes one shape (self-attention), two (queries, and keys that are also values) or
     three.
