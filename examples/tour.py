@@ -34,7 +34,7 @@ PICTURES: dict[str, Drawable] = {
 
 
 def price(console: Console) -> None:
-    """Same parameters, same operations, 64 times the attention map."""
+    """Same parameters, nearly the same operations, 64 times the attention map."""
     table = Table("attention", "parameters", "operations", "largest intermediate", box=None)
     for name, form in FORMS.items():
         found = rankscope.cost(form)
