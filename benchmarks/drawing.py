@@ -16,14 +16,14 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from benchmarks.timing import seconds, time_ratio
-from rankscope.diagrams.composition import compose
 from rankscope.diagrams.families import build_family
-from rankscope.diagrams.geometry import lint
-from rankscope.diagrams.mathtext import outline
 from rankscope.diagrams.network import Drawable, Network, diagrams_of
+from rankscope.diagrams.pictures.composition import compose
+from rankscope.diagrams.pictures.geometry import lint
+from rankscope.diagrams.pictures.mathtext import outline
+from rankscope.diagrams.pictures.svg import to_svg
 from rankscope.diagrams.reading import from_module
 from rankscope.diagrams.repeats import collapse
-from rankscope.diagrams.svg import to_svg
 
 
 def ours(drawable: Drawable) -> str:

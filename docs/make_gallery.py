@@ -8,8 +8,8 @@ import rankscope
 from rankscope.diagrams.families import FAMILIES, build_family
 from rankscope.diagrams.layout import View
 from rankscope.diagrams.network import Drawable
-from rankscope.diagrams.themes import DARK, PRINT
-from rankscope.diagrams.writing import write_atomically
+from rankscope.diagrams.pictures.themes import DARK, PRINT
+from rankscope.diagrams.pictures.writing import write_atomically
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rankscope.diagrams.mathtext import place_label
 from rankscope.diagrams.parts import IndexKind
-from rankscope.diagrams.scene import Label, Scene, Shape, ShapeKind, Wire
+from rankscope.diagrams.pictures.mathtext import place_label
+from rankscope.diagrams.pictures.scene import Label, Scene, Shape, ShapeKind, Wire
 
 ROLES = ("data", "parameter", "core", "constant", "result", "convolution")
 KINDS = (ShapeKind.SQUARE, ShapeKind.CIRCLE, ShapeKind.TRIANGLE)

@@ -33,7 +33,7 @@ def run(
     from rankscope.cli.resolve import Request, resolve
     from rankscope.diagrams.drawing import draw
     from rankscope.diagrams.layout import View
-    from rankscope.diagrams.themes import THEMES
+    from rankscope.diagrams.pictures.themes import THEMES
     from rankscope.errors import RequestError
 
     if theme not in THEMES:

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.lookups import next_lookup, one_hot_operands, picked_indices
-from rankscope.diagrams.lowering import is_product_swapped
 from rankscope.diagrams.plan import Contraction, Plan, RegionPlan
+from rankscope.diagrams.running.lookups import next_lookup, one_hot_operands, picked_indices
+from rankscope.diagrams.running.lowering import is_product_swapped
 from rankscope.diagrams.search.methods import (
     AUTOMATIC,
     Automatic,

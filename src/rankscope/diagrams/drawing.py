@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.diagrams.composition import compose
 from rankscope.diagrams.layout import Hints, View
 from rankscope.diagrams.network import Drawable
-from rankscope.diagrams.scene import Scene
-from rankscope.diagrams.storyboard import storyboard
-from rankscope.diagrams.themes import LIGHT, Theme
-from rankscope.diagrams.writing import write_atomically
+from rankscope.diagrams.pictures.composition import compose
+from rankscope.diagrams.pictures.scene import Scene
+from rankscope.diagrams.pictures.themes import LIGHT, Theme
+from rankscope.diagrams.pictures.writing import write_atomically
+from rankscope.diagrams.stories.storyboard import storyboard
 from rankscope.errors import OutputError
 
 
@@ -64,37 +64,37 @@ def draw(
 
 
 def _svg(picture: Picture) -> bytes:
-    from rankscope.diagrams.svg import to_svg
+    from rankscope.diagrams.pictures.svg import to_svg
 
     return to_svg(picture.scene, picture.theme).encode()
 
 
 def _tikz(picture: Picture) -> bytes:
-    from rankscope.diagrams.tikz import to_tikz
+    from rankscope.diagrams.pictures.tikz import to_tikz
 
     return to_tikz(picture.scene, picture.theme).encode()
 
 
 def _png(picture: Picture) -> bytes:
-    from rankscope.diagrams.raster import to_png
+    from rankscope.diagrams.pictures.raster import to_png
 
     return to_png(picture.scene, picture.theme)
 
 
 def _pdf(picture: Picture) -> bytes:
-    from rankscope.diagrams.raster import to_pdf
+    from rankscope.diagrams.pictures.raster import to_pdf
 
     return to_pdf(picture.scene, picture.theme)
 
 
 def _gif(picture: Picture) -> bytes:
-    from rankscope.diagrams.animation import to_gif
+    from rankscope.diagrams.stories.animation import to_gif
 
     return to_gif(picture.drawable, theme=picture.theme, view=picture.view, hints=picture.hints)
 
 
 def _html(picture: Picture) -> bytes:
-    from rankscope.diagrams.stepper import to_html
+    from rankscope.diagrams.stories.stepper import to_html
 
     page = to_html(picture.drawable, theme=picture.theme, view=picture.view, hints=picture.hints)
     return page.encode()

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.arrays import Array
-from rankscope.diagrams.execution import carry_out, prepare
-from rankscope.diagrams.identifiers import identifiers
 from rankscope.diagrams.network import Drawable
-from rankscope.diagrams.schedule import Schedule
-from rankscope.diagrams.scheduling import schedule
+from rankscope.diagrams.running.arrays import Array
+from rankscope.diagrams.running.execution import carry_out, prepare
+from rankscope.diagrams.running.identifiers import identifiers
+from rankscope.diagrams.running.schedule import Schedule
+from rankscope.diagrams.running.scheduling import schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
 from rankscope.errors import DiagramError, SizeError
 

@@ -7,13 +7,13 @@ written by `repr`.
 import re
 from collections.abc import Iterator
 
-from rankscope.diagrams.arrays import Array
-from rankscope.diagrams.identifiers import identifiers
 from rankscope.diagrams.network import Drawable
-from rankscope.diagrams.schedule import Apply, Mask, Read, Schedule
-from rankscope.diagrams.scheduling import schedule
+from rankscope.diagrams.running.arrays import Array
+from rankscope.diagrams.running.identifiers import identifiers
+from rankscope.diagrams.running.schedule import Apply, Mask, Read, Schedule
+from rankscope.diagrams.running.scheduling import schedule
+from rankscope.diagrams.running.statements import Names, statements
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
-from rankscope.diagrams.statements import Names, statements
 
 # What PyTorch does not have over several positions; the module's own are in activations.py, and
 # a test holds the two together.

@@ -28,9 +28,9 @@ from rankscope.diagrams.families import (
     with_batch,
 )
 from rankscope.diagrams.families.convolution import ConvolutionSizes
-from rankscope.diagrams.geometry import crossings, lint
 from rankscope.diagrams.layout import View, lay_out
-from rankscope.diagrams.scene import Label, Point, Scene, Shape, ShapeKind, Wire
+from rankscope.diagrams.pictures.geometry import crossings, lint
+from rankscope.diagrams.pictures.scene import Label, Point, Scene, Shape, ShapeKind, Wire
 
 
 def shape(scene: Scene, name: str) -> Shape:

@@ -3,13 +3,13 @@ import pytest
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.families import multi_head, multilayer_perceptron
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.geometry import lint
 from rankscope.diagrams.layout import lay_out
 from rankscope.diagrams.layout.barriers import tag
 from rankscope.diagrams.layout.frames import PADDING
-from rankscope.diagrams.mathtext import text_width
 from rankscope.diagrams.parts import Index, Node, Region, Role
-from rankscope.diagrams.scene import ShapeKind
+from rankscope.diagrams.pictures.geometry import lint
+from rankscope.diagrams.pictures.mathtext import text_width
+from rankscope.diagrams.pictures.scene import ShapeKind
 
 FRAME = (0.0, 0.0, 400.0, 100.0)
 

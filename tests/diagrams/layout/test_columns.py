@@ -1,6 +1,6 @@
 from itertools import combinations, pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rankscope.diagrams.layout.columns import CLOSEST, OUTSIDE, STRETCH, Want, align, solve
@@ -26,6 +26,8 @@ def cost(columns: tuple[int, ...], wants: list[list[Want]], taken: tuple[int, in
 
 @settings(deadline=None, max_examples=60)
 @given(WANTS)
+@example([[(0, 1.0)], [(4, 1.0)]])
+@example([[(4, 1.0)], [(0, 1.0)], []])
 def test_no_other_choice_of_columns_is_cheaper(wants: list[list[Want]]) -> None:
     taken = (0, 4)
     found_cost, found = align(wants, taken)

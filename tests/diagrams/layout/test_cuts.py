@@ -3,8 +3,8 @@ import math
 import pytest
 
 from rankscope.diagrams.families import cp, multi_head, tensor_train, with_batch
-from rankscope.diagrams.geometry import lint
 from rankscope.diagrams.layout import View, lay_out, place
+from rankscope.diagrams.pictures.geometry import lint
 from rankscope.errors import LayoutError
 
 

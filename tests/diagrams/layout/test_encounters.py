@@ -12,8 +12,8 @@ from rankscope.diagrams.layout.encounters import (
     shared_run,
 )
 from rankscope.diagrams.layout.routes import Route
-from rankscope.diagrams.polygons import intersections
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.polygons import intersections
+from rankscope.diagrams.pictures.scene import Point
 
 POINTS = st.tuples(st.floats(-99.0, 99.0), st.floats(-99.0, 99.0))
 

@@ -4,12 +4,12 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.families import tensor_ring, tensor_train
-from rankscope.diagrams.geometry import crossings, lint
 from rankscope.diagrams.layout import lay_out
 from rankscope.diagrams.layout.grid import place_grid
 from rankscope.diagrams.layout.mesh import Mesh
 from rankscope.diagrams.layout.wires import Wiring
 from rankscope.diagrams.parts import Index, Node
+from rankscope.diagrams.pictures.geometry import crossings, lint
 
 
 def lattice(num_rows: int, num_columns: int, *, is_open: bool = False, seed: int = 0) -> Diagram:

@@ -13,7 +13,7 @@ from rankscope.diagrams.families.convolution import ConvolutionSizes
 from rankscope.diagrams.layout import lay_out
 from rankscope.diagrams.layout.labels import Page, Request, place_labels, spaced
 from rankscope.diagrams.layout.routes import Route
-from rankscope.diagrams.scene import Shape, ShapeKind
+from rankscope.diagrams.pictures.scene import Shape, ShapeKind
 
 ROUTE = Route(((0.0, 0.0), (200.0, 0.0)))
 

@@ -1,9 +1,9 @@
 import pytest
 
 from rankscope.diagrams.families import cp, matrix_product, multi_head, tensor_train
-from rankscope.diagrams.geometry import lint
 from rankscope.diagrams.layout import Hints, Side, lay_out, place
-from rankscope.diagrams.scene import Scene
+from rankscope.diagrams.pictures.geometry import lint
+from rankscope.diagrams.pictures.scene import Scene
 
 
 def box_of(scene: Scene, owner: str) -> tuple[float, float, float, float]:

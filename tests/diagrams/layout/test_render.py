@@ -16,8 +16,8 @@ from rankscope.diagrams.families import (
     tensor_train,
     tucker,
 )
-from rankscope.diagrams.geometry import lint
 from rankscope.diagrams.layout import View, lay_out
+from rankscope.diagrams.pictures.geometry import lint
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rankscope.diagrams.layout.placement import Placement
 from rankscope.diagrams.layout.routes import Route, arc, bracket, loop, orthogonal
 from rankscope.diagrams.layout.routing import Router
 from rankscope.diagrams.layout.wires import NodeEnd, Segment, Wiring
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.scene import Point
 
 NUMBERS = st.floats(-500.0, 500.0)
 POINTS = st.tuples(NUMBERS, NUMBERS)

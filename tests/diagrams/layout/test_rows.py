@@ -1,3 +1,5 @@
+import pytest
+
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.families import (
@@ -7,11 +9,12 @@ from rankscope.diagrams.families import (
     tunable_attention,
 )
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.geometry import lint
 from rankscope.diagrams.layout import lay_out, place
 from rankscope.diagrams.layout.rows import folded_rows, inline_row, row_between_lanes
+from rankscope.diagrams.layout.sketch import BARRIER_GAP
 from rankscope.diagrams.layout.wires import Dot, Wiring
 from rankscope.diagrams.parts import Index, Node, Region
+from rankscope.diagrams.pictures.geometry import lint
 
 
 def gated(*, is_twice: bool) -> Diagram:
@@ -75,6 +78,12 @@ def test_only_products_of_hyperedges_stand_between_lanes() -> None:
     assert len(set(lanes[1].values())) == 2
     assert row_between_lanes(Wiring(from_einsum("ij,ij->ij"))) is None
     assert row_between_lanes(Wiring(from_einsum("ijk,ij,ijk->ij"))) is None
+
+
+def test_a_barrier_between_neighbours_makes_room_for_its_mark() -> None:
+    at = place(multilayer_perceptron(widths=(5, 4, 3))).nodes
+    inside, across = at["W1"][0] - at["X"][0], at["W2"][0] - at["W1"][0]
+    assert across - inside == pytest.approx(BARRIER_GAP)
 
 
 def test_gated_branches_are_drawn_without_faults() -> None:

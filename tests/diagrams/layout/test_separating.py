@@ -4,10 +4,10 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.families import pure_tensor
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.geometry import lint
 from rankscope.diagrams.layout import lay_out, place
 from rankscope.diagrams.layout.separating import separated
 from rankscope.diagrams.parts import Index, Node, Region
+from rankscope.diagrams.pictures.geometry import lint
 
 
 def parts(diagram: Diagram) -> list[list[str]]:

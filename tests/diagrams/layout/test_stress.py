@@ -1,3 +1,4 @@
+import cmath
 import math
 
 import pytest
@@ -5,7 +6,8 @@ import pytest
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.layout.mesh import Mesh
 from rankscope.diagrams.layout.stress import CLOSEST_ON_GRID, place_by_stress
-from rankscope.diagrams.layout.wires import Wiring
+from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Tip, Wiring
+from rankscope.diagrams.pictures.scene import Point
 
 NETWORKS = [
     "abc,cde,bfg,gdh,eij,hik,fkl->ajl",
@@ -31,6 +33,21 @@ def test_the_picture_is_wider_than_high_and_starts_on_the_left(equation: str) ->
     ys = [y for _, y in placement.nodes.values()]
     assert max(xs) - min(xs) > 0.75 * (max(ys) - min(ys))
     assert placement.nodes[diagram.nodes[0].name][0] <= placement.nodes[diagram.nodes[-1].name][0]
+
+
+@pytest.mark.parametrize("equation", NETWORKS)
+def test_no_turn_makes_the_wires_more_level_and_upright(equation: str) -> None:
+    """The sum of exp(4i angle) over all wires is real and positive: its real part is largest."""
+    wiring = Wiring(from_einsum(equation))
+    placement = list(place_by_stress(Mesh(wiring), {}))[-1]
+    at: dict[End, Point] = {NodeEnd(name): point for name, point in placement.nodes.items()}
+    at |= {Dot(*key): point for key, point in placement.dots.items()}
+    total = 0j
+    for segment in wiring.segments:
+        if not isinstance(segment.second, Tip):
+            (x0, y0), (x1, y1) = (at[end] for end in segment.ends)
+            total += cmath.exp(4j * math.atan2(y1 - y0, x1 - x0))
+    assert abs(cmath.phase(total)) < 1e-6
 
 
 def test_a_ladder_comes_out_straight() -> None:

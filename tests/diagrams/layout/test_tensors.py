@@ -2,11 +2,11 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.families import matrix_product
-from rankscope.diagrams.geometry import lint
 from rankscope.diagrams.layout import lay_out
 from rankscope.diagrams.layout.tensors import diameter
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.scene import ShapeKind
+from rankscope.diagrams.pictures.geometry import lint
+from rankscope.diagrams.pictures.scene import ShapeKind
 
 
 def canonical() -> Diagram:

@@ -17,8 +17,8 @@ from rankscope.diagrams.layout.wording import (
     scale_tex,
     tag_text,
 )
-from rankscope.diagrams.mathtext import outline
 from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region
+from rankscope.diagrams.pictures.mathtext import outline
 
 
 def normalized(*over: str, scale: str | None = None, label: str | None = None) -> Diagram:

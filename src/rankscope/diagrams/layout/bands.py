@@ -8,7 +8,7 @@ from rankscope.diagrams.layout.placement import Placement, Side
 from rankscope.diagrams.layout.sketch import Sketch
 from rankscope.diagrams.layout.tensors import CONVOLUTION_DIAMETER, DIAMETER, UNIT
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Tip
-from rankscope.diagrams.scene import Box, Point, union
+from rankscope.diagrams.pictures.scene import Box, Point, union
 
 PITCH = 1.62
 DOT_SHARE = 0.66  # a dot needs less room than the tensor it would be

@@ -8,9 +8,9 @@ from rankscope.diagrams.layout.routes import Route
 from rankscope.diagrams.layout.tensors import TAG_FONT
 from rankscope.diagrams.layout.wires import Segment, Wiring
 from rankscope.diagrams.layout.wording import mark_description, region_description, tag_text
-from rankscope.diagrams.mathtext import place_label, text_width
 from rankscope.diagrams.parts import Region
-from rankscope.diagrams.scene import Box, Label, Shape, ShapeKind
+from rankscope.diagrams.pictures.mathtext import place_label, text_width
+from rankscope.diagrams.pictures.scene import Box, Label, Shape, ShapeKind
 
 DIAMOND, RING = 17.0, 9.0
 SHARES = (0.5, 0.25, 0.75, 0.375, 0.625)  # of the width, where a tag may stand

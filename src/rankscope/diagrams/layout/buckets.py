@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from rankscope.diagrams.scene import Box
+from rankscope.diagrams.pictures.scene import Box
 
 CELL = 96.0
 Thing = TypeVar("Thing")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.geometry import crossings, lint
 from rankscope.diagrams.layout.grid import place_grid
 from rankscope.diagrams.layout.ground import ground_of
 from rankscope.diagrams.layout.mesh import Mesh
@@ -32,7 +31,8 @@ from rankscope.diagrams.layout.stress import place_by_stress
 from rankscope.diagrams.layout.tree import is_hierarchical, place_tree
 from rankscope.diagrams.layout.wires import Dot, Wiring
 from rankscope.diagrams.parts import IndexKind
-from rankscope.diagrams.scene import Scene
+from rankscope.diagrams.pictures.geometry import crossings, lint
+from rankscope.diagrams.pictures.scene import Scene
 
 FAULT, CROSSED = 1000.0, 40.0
 MAX_INLINE, MAX_INLINE_TOWER = 5, 9

@@ -7,7 +7,7 @@ from rankscope.diagrams.layout.labels import spaced
 from rankscope.diagrams.layout.routes import Route
 from rankscope.diagrams.layout.routing import Ground
 from rankscope.diagrams.layout.wires import Dot, Segment
-from rankscope.diagrams.scene import Point, Wire
+from rankscope.diagrams.pictures.scene import Point, Wire
 
 LENGTH, WIDTH = 36.0, 3.4
 SPACING = 4.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rankscope.diagrams.layout.routes import Route
-from rankscope.diagrams.scene import Box, Point
+from rankscope.diagrams.pictures.scene import Box, Point
 
 Piece = tuple[Point, Point]
 TOGETHER = 7.0  # wires nearer than this look like one

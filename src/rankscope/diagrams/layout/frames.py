@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rankscope.diagrams.layout.tensors import TAG_FONT
 from rankscope.diagrams.layout.wires import End, NodeEnd, Wiring
 from rankscope.diagrams.layout.wording import tag_text
-from rankscope.diagrams.mathtext import text_width
-from rankscope.diagrams.scene import Box, union
+from rankscope.diagrams.pictures.mathtext import text_width
+from rankscope.diagrams.pictures.scene import Box, union
 
 # Left, top, right and bottom, around tensors, around inner frames, and around wires.
 PADDING = (30.0, 36.0, 30.0, 26.0)

@@ -11,7 +11,7 @@ from rankscope.diagrams.layout.tensors import (
     diameter,
 )
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Tip, Wiring
-from rankscope.diagrams.scene import Box, Point
+from rankscope.diagrams.pictures.scene import Box, Point
 from rankscope.errors import LayoutError
 
 JUNCTION_DIAMETER, SUM_DIAMETER = 11.0, 9.0

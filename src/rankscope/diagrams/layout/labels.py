@@ -9,9 +9,9 @@ from rankscope.diagrams.layout.buckets import Buckets
 from rankscope.diagrams.layout.placement import Side
 from rankscope.diagrams.layout.routes import Route
 from rankscope.diagrams.layout.tensors import WIRE_FONT
-from rankscope.diagrams.mathtext import outline, place_label
-from rankscope.diagrams.polygons import segments
-from rankscope.diagrams.scene import Box, Label, Point, Shape
+from rankscope.diagrams.pictures.mathtext import outline, place_label
+from rankscope.diagrams.pictures.polygons import segments
+from rankscope.diagrams.pictures.scene import Box, Label, Point, Shape
 
 TIP_GAP, SIDE_GAP = 8.0, 7.5
 SPACING = 5.0

@@ -9,8 +9,8 @@ from rankscope.diagrams.layout.placement import PLAIN_VIEW, Placement, Side, Vie
 from rankscope.diagrams.layout.tensors import DIAMETER, UNIT, WIRE_FONT, diameter
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Segment, Tip, Wiring
 from rankscope.diagrams.layout.wording import index_text
-from rankscope.diagrams.mathtext import text_width
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.mathtext import text_width
+from rankscope.diagrams.pictures.scene import Point
 
 LEG = 0.72
 USUAL_LABEL = 28.0

@@ -10,7 +10,7 @@ from rankscope.diagrams.layout.placement import Side
 from rankscope.diagrams.layout.sketch import Sketch
 from rankscope.diagrams.layout.tensors import DIAMETER, UNIT
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Tip
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.scene import Point
 
 COMB_SHARE, COMB_LEAST = 0.6, 3
 BLOCKED, SHARED, SHARED_LEVEL = 6.0, 3.5, 6.0

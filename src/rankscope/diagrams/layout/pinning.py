@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rankscope.diagrams.layout.placement import Placement
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Tip, Wiring
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.scene import Point
 
 NEAR = 1e-9
 

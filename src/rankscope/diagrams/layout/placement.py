@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.scene import Point
 from rankscope.errors import LayoutError
 
 VERSION = 1

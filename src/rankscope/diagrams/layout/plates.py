@@ -6,9 +6,9 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout.placement import View
 from rankscope.diagrams.layout.tensors import WIRE_FONT
 from rankscope.diagrams.layout.wording import index_text
-from rankscope.diagrams.mathtext import place_label
 from rankscope.diagrams.parts import IndexKind, Role
-from rankscope.diagrams.scene import Label, Scene, Shape, ShapeKind
+from rankscope.diagrams.pictures.mathtext import place_label
+from rankscope.diagrams.pictures.scene import Label, Scene, Shape, ShapeKind
 
 PADDING, FOOT = 20.0, 16.0
 

@@ -24,8 +24,8 @@ from rankscope.diagrams.layout.tensors import (
 )
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Segment, Tip, Wiring
 from rankscope.diagrams.layout.wording import index_description, index_text
-from rankscope.diagrams.polygons import segments as pieces
-from rankscope.diagrams.scene import Box, Label, Point, Scene, Shape, ShapeKind, Wire
+from rankscope.diagrams.pictures.polygons import segments as pieces
+from rankscope.diagrams.pictures.scene import Box, Label, Point, Scene, Shape, ShapeKind, Wire
 from rankscope.errors import LayoutError
 
 WIRE_WIDTH, THICKEST = 2.4, 6.0

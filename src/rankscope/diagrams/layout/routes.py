@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rankscope.diagrams.layout.tensors import UNIT
-from rankscope.diagrams.polygons import segments
-from rankscope.diagrams.scene import Box, Point, around
+from rankscope.diagrams.pictures.polygons import segments
+from rankscope.diagrams.pictures.scene import Box, Point, around
 
 NEAR = 0.01
 LANES = tuple(UNIT * (0.62 + 0.3 * lane) for lane in range(5))

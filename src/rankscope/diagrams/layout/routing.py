@@ -32,7 +32,7 @@ from rankscope.diagrams.layout.routes import (
     orthogonal,
 )
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Segment, Tip, Wiring
-from rankscope.diagrams.scene import Box, Point
+from rankscope.diagrams.pictures.scene import Box, Point
 
 HIT, WRONG_BARRIER, ALONG, CROSSING, LATER = 1000.0, 400.0, 300.0, 40.0, 4.0
 CLEARANCE = 6.0

@@ -15,8 +15,8 @@ from rankscope.diagrams.layout.tensors import (
 )
 from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Wiring
 from rankscope.diagrams.layout.wording import index_text
-from rankscope.diagrams.mathtext import text_width
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.mathtext import text_width
+from rankscope.diagrams.pictures.scene import Point
 
 GAP, GAP_WITH_DOT, GAP_WITH_ARCS = 1.25, 1.6, 1.5
 BARRIER_GAP = 0.45

@@ -28,7 +28,6 @@ def place_rows(
     sketch = Sketch(wiring, rows, view, wishes)
     spread_columns(sketch)
     dots_on_rows(sketch)
-    slide_rows(sketch)
     branches(sketch)
     convolutions(sketch)
     dots_off_rows(sketch)

@@ -8,9 +8,9 @@ from rankscope.diagrams.layout.wording import (
     node_description,
     node_text,
 )
-from rankscope.diagrams.mathtext import outline, place_label
 from rankscope.diagrams.parts import Convolution, Node, Role
-from rankscope.diagrams.scene import Label, Point, Shape, ShapeKind
+from rankscope.diagrams.pictures.mathtext import outline, place_label
+from rankscope.diagrams.pictures.scene import Label, Point, Shape, ShapeKind
 
 UNIT = 96.0  # pixels per grid unit
 DIAMETER = 54.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from rankscope.diagrams.layout.mesh import Mesh, free_placement
 from rankscope.diagrams.layout.placement import Placement, Side
 from rankscope.diagrams.layout.wires import End
-from rankscope.diagrams.scene import Point
+from rankscope.diagrams.pictures.scene import Point
 
 APART, LEVEL = 1.15, 1.3
 FEWEST_LEAVES = 4

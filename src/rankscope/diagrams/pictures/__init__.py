@@ -1,0 +1,1 @@
+"""From a diagram to a picture, and from a picture to files."""

@@ -1,0 +1,284 @@
+"""From plans to a schedule: constants are folded, look-ups and convolutions get their own lines."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.network import Body, Drawable, Sum, as_network
+from rankscope.diagrams.parts import Node, Role
+from rankscope.diagrams.plan import Contraction, RegionPlan
+from rankscope.diagrams.running.arrays import arrays_of, reader_of
+from rankscope.diagrams.running.schedule import (
+    Add,
+    Apply,
+    Convolve,
+    Fill,
+    Mask,
+    Multiply,
+    Operation,
+    Pick,
+    Read,
+    Scale,
+    Schedule,
+    Spread,
+)
+from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.sizes import region_scale, resolved_sizes
+from rankscope.errors import DiagramError
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor whose entries are all equal; it costs nothing until somebody needs its entries."""
+
+    value: float
+    is_integer: bool = False
+
+
+Value = int | Constant
+
+
+def schedule(drawable: Drawable, method: Method = AUTOMATIC) -> Schedule:
+    """Plan every diagram of a drawable and put the moves in one line.
+
+    Raises:
+        SizeError: if sizes are missing or contradict each other.
+        DiagramError: if a node can be given no values.
+        ContractionError: if a region cannot be contracted.
+    """
+    writer = _Writer(drawable, method)
+    network = as_network(drawable)
+    for step in network.steps:
+        writer.made[step.name] = writer.body(step.body, step.name)
+    result = writer.made[network.steps[-1].name]
+    return Schedule(
+        drawable.name,
+        writer.arrays,
+        tuple(writer.operations),
+        tuple(writer.labels),
+        _last_uses(tuple(writer.operations), len(writer.arrays), result),
+        result,
+    )
+
+
+class _Writer:
+    """The lines written so far, and where values are found."""
+
+    def __init__(self, drawable: Drawable, method: Method) -> None:
+        self.method = method
+        self.arrays = arrays_of(drawable)
+        self.operations: list[Operation] = []
+        self.labels = [array.name for array in self.arrays]
+        self.made: dict[str, int] = {}
+        self.found = {array.name: place for place, array in enumerate(self.arrays)}
+        # Where a constant takes its precision from when it has no neighbour: parameters, or data.
+        learned = [place for place, array in enumerate(self.arrays) if not array.is_input]
+        given = [place for place, array in enumerate(self.arrays) if not array.is_integer]
+        self.like = tuple((*learned, *given)[:1])
+        self.views: dict[tuple[int, tuple[int, int] | None, Shape], int] = {}
+
+    @property
+    def next(self) -> int:
+        """Number of the next value."""
+        return len(self.labels)
+
+    def write(self, operation: Operation, label: str) -> int:
+        """Add a line."""
+        self.operations.append(operation)
+        self.labels.append(label)
+        return operation.target
+
+    def body(self, body: Body, label: str) -> int:
+        """All lines of a diagram or of a sum."""
+        if not isinstance(body, Sum):
+            return _DiagramWriter(self, body).write(label)
+        first = body.terms[0]
+        total = _DiagramWriter(self, first.diagram).write(f"{label} 0")
+        pending = float(first.coefficient)
+        sizes = resolved_sizes(first.diagram)
+        shape = tuple(sizes[leg] for leg in first.diagram.output)
+        # Each term is added as soon as it is there, so that no more than two are ever kept.
+        for place, term in enumerate(body.terms[1:], start=1):
+            value = _DiagramWriter(self, term.diagram).write(f"{label} {place}")
+            coefficients = (pending, float(term.coefficient))
+            total = self.write(Add(self.next, (total, value), shape, coefficients), label)
+            pending = 1.0
+        if pending == 1.0:
+            return total
+        return self.write(Add(self.next, (total,), shape, (pending,)), label)
+
+    def read(self, node: Node, sizes: Mapping[str, int]) -> int:
+        """The line in which a node reads its array, or an earlier line that does just that."""
+        is_made = node.role is Role.DATA and node.source in self.made
+        source = self.made[node.source] if is_made else self.found[node.source]
+        reader = reader_of(node, sizes)
+        key = (source, reader.rows, reader.shape)
+        if key not in self.views:
+            self.views[key] = self.write(
+                Read(self.next, (source,), reader.shape, reader.rows), node.name
+            )
+        return self.views[key]
+
+
+class _DiagramWriter:
+    """The lines of one diagram."""
+
+    def __init__(self, writer: _Writer, diagram: Diagram) -> None:
+        self.writer, self.diagram = writer, diagram
+        self.sizes = resolved_sizes(diagram)
+        self.values: dict[str, Value] = {}
+
+    def write(self, label: str) -> int:
+        for region in plan_contraction(self.diagram, self.writer.method).regions:
+            finished = self.region(region, label)
+        return finished
+
+    def region(self, plan: RegionPlan, label: str) -> int:
+        held = {
+            name: self.values[name] if name in self.values else self.node(name)
+            for name in plan.operands
+        }
+        value = held[plan.operands[0]]
+        for move in plan.contractions:
+            name = plan.region or label
+            is_last = move is plan.contractions[-1]
+            value = held[move.result] = self.move(move, held, name if is_last else move.result)
+        legs = self.diagram.structure.legs[plan.region]
+        finished = self.filled(value, legs, (), plan.region or label)
+        if plan.region is not None:
+            finished = self.finish(plan.region, finished, legs)
+            self.values[plan.region] = finished
+        return finished
+
+    def node(self, name: str) -> Value:
+        node = self.diagram.node_by_name[name]
+        if node.role is not Role.CONSTANT:
+            return self.writer.read(node, self.sizes)
+        count = self.sizes[node.indices[-1]] if node.is_one_hot else 0
+        if node.is_one_hot and node.fill not in range(count):
+            raise DiagramError(
+                f"Constant one-hot node {name!r} picks entry {node.fill} along index "
+                f"{node.indices[-1]!r}, which must be one of 0, …, {count - 1}."
+            )
+        return Constant(float(node.fill), node.is_one_hot)
+
+    def move(self, move: Contraction, held: Mapping[str, Value], label: str) -> Value:
+        operands = [held[name] for name in move.operands]
+        if move.is_lookup:
+            return self.pick(move, operands, label)
+        if move.convolutions:
+            return self.convolve(move, operands, label)
+        constants = [value for value in operands if isinstance(value, Constant)]
+        if constants:
+            return self.spread(move, operands, label)
+        sources = tuple(value for value in operands if isinstance(value, int))
+        shape = self.shape(move.output)
+        return self.writer.write(
+            Multiply(self.writer.next, sources, shape, move.inputs, move.output), label
+        )
+
+    def spread(self, move: Contraction, operands: list[Value], label: str) -> Value:
+        """A product with constants: the factor is their values times all that only they sum."""
+        factor = math.prod(value.value for value in operands if isinstance(value, Constant))
+        others = [place for place, value in enumerate(operands) if isinstance(value, int)]
+        kept = {*move.output, *(index for place in others for index in move.inputs[place])}
+        summed = dict.fromkeys(index for one in move.inputs for index in one if index not in kept)
+        factor *= math.prod(self.sizes[index] for index in summed)
+        if not others:
+            return Constant(factor)
+        source = operands[others[0]]
+        assert isinstance(source, int)
+        return self.writer.write(
+            Spread(
+                self.writer.next,
+                (source,),
+                self.shape(move.output),
+                (move.inputs[others[0]],),
+                move.output,
+                factor,
+            ),
+            label,
+        )
+
+    def pick(self, move: Contraction, operands: list[Value], label: str) -> Value:
+        integers, table = operands
+        if isinstance(table, Constant):
+            return Constant(table.value)
+        chosen = self.filled(integers, move.inputs[0][:-1], (table,), move.operands[0])
+        return self.writer.write(
+            Pick(
+                self.writer.next,
+                (chosen, table),
+                self.shape(move.output),
+                (move.inputs[0][:-1], move.inputs[1]),
+                move.output,
+                move.inputs[0][-1],
+            ),
+            label,
+        )
+
+    def convolve(self, move: Contraction, operands: list[Value], label: str) -> int:
+        parts = tuple(self.diagram.convolution_by_name[name] for name in move.convolutions)
+        # The operand with the inputs comes first, as in F.conv2d(input, weight).
+        first = 0 if parts[0].input in move.inputs[0] else 1
+        order = (first, 1 - first)
+        like = tuple(value for value in operands if isinstance(value, int))[:1]
+        sources = tuple(
+            self.filled(operands[place], move.inputs[place], like, move.operands[place])
+            for place in order
+        )
+        inputs = tuple(move.inputs[place] for place in order)
+        return self.writer.write(
+            Convolve(
+                self.writer.next, sources, self.shape(move.output), inputs, move.output, parts
+            ),
+            label,
+        )
+
+    def filled(
+        self, value: Value, indices: tuple[str, ...], like: tuple[int, ...], label: str
+    ) -> int:
+        """A value as numbers; constants are spelled out only here."""
+        if isinstance(value, int):
+            return value
+        like = like or self.writer.like
+        fill = Fill(self.writer.next, like, self.shape(indices), value.value, value.is_integer)
+        return self.writer.write(fill, label)
+
+    def finish(self, name: str, value: int, legs: tuple[str, ...]) -> int:
+        """Scale, mask, function: a line each, so that no more than two of them are ever alive."""
+        region, shape = self.diagram.region_by_name[name], self.shape(legs)
+        scale = region_scale(self.diagram, name, self.sizes)
+        if scale != 1.0:
+            value = self.writer.write(Scale(self.writer.next, (value,), shape, scale), name)
+        if region.causal is not None:
+            query, key = (legs.index(leg) for leg in region.causal)
+            value = self.writer.write(Mask(self.writer.next, (value,), shape, query, key), name)
+        if region.function.name != "identity":
+            over = tuple(sorted(legs.index(leg) for leg in region.over))
+            apply = Apply(self.writer.next, (value,), shape, region.function, over)
+            value = self.writer.write(apply, name)
+        return value
+
+    def shape(self, indices: tuple[str, ...]) -> Shape:
+        return tuple(self.sizes[index] for index in indices)
+
+
+def _last_uses(
+    operations: tuple[Operation, ...], num_arrays: int, result: int
+) -> tuple[tuple[int, ...], ...]:
+    """What each operation is the last to use; arrays belong to the caller and the result stays."""
+    last: dict[int, int] = {}
+    for place, operation in enumerate(operations):
+        last[operation.target] = place
+        for source in operation.sources:
+            last[source] = place
+    found: list[list[int]] = [[] for _ in operations]
+    for value, place in last.items():
+        if value >= num_arrays and value != result:
+            found[place].append(value)
+    return tuple(tuple(sorted(values)) for values in found)

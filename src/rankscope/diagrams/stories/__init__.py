@@ -1,0 +1,1 @@
+"""Contractions told step by step: storyboards, animations, pages to click through."""
