@@ -43,11 +43,51 @@ def test_the_cost_of_multi_head_attention(capsys: pytest.CaptureFixture[str]) ->
     assert len(path) == 2
 
 
+@pytest.mark.parametrize(
+    ("family", "settings", "parameters"),
+    [
+        ("mlp", "widths=784,256,10", 784 * 256 + 256 * 10),
+        ("tucker2-conv", "S=16 T=32 k=3 R1=4 R2=8 H=10 W=12", 16 * 4 + 4 * 8 * 9 + 8 * 32),
+        (
+            "tucker2-conv",
+            "S=16 T=32 k=3 R1=4 R2=8 H=10 W=12 stride=2 padding=1",
+            16 * 4 + 4 * 8 * 9 + 8 * 32,
+        ),
+        ("matrix-product", "I=2 J=3 K=4", 2 * 3 + 3 * 4),
+        ("outer-product", "I=2 J=3", 2 + 3),
+        ("cp", "order=4 size=5 rank=3", 4 * 5 * 3),
+        ("tucker", "order=4 size=5 rank=3", 3**4 + 4 * 5 * 3),
+        ("tensor-train", "order=4 size=5 rank=3", 2 * 15 + 2 * 45),
+        ("tt-matrix", "order=4 size=5 rank=3 out=2", 2 * 30 + 2 * 90),
+        ("tensor-ring", "order=4 size=5 rank=3", 4 * 45),
+        ("hierarchical-tucker", "order=4 size=5 rank=3", 4 * 15 + 2 * 27 + 9),
+        ("single-head", "N=8 M=8 F=16 D=4", 3 * 16 * 4),
+        ("grouped-query", "N=8 M=8 F=16 H=4 D=4 G=2", 2 * 16 * 16 + 2 * 16 * 8),
+        ("cp-attention", "N=8 M=8 F=16 H=4 D=4 R=5", 4 * 16 * 5),
+        ("tunable-attention", "N=8 M=8 F=16 H=4 D=4 R=5", 4 * 16 * 5 + 25),
+    ],
+)
+def test_the_fixed_symbols_are_enough_to_price_a_family(
+    family: str, settings: str, parameters: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word for setting in settings.split() for word in ("--set", setting)]
+    assert document(["cost", family, *words], capsys)["parameters"] == parameters
+
+
 def test_set_and_size_are_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     by_set = document(["cost", "cp", "--set", "size=4", "--set", "rank=2"], capsys)
     by_size = document(["cost", "cp", "--size", "size=4", "--size", "rank=2"], capsys)
     assert by_set == by_size
     assert by_set["parameters"] == 2 * (4 + 4 + 4)
+
+
+@pytest.mark.parametrize("method", ["automatic", "exhaustive", "greedy", "cotengra"])
+def test_the_method_of_the_order_search_is_a_choice(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--set", "order=4", "--set", "size=3", "--set", "rank=2"]
+    found = document(["cost", "tensor-train", *settings, "--method", method], capsys)
+    assert found["parameters"] == 2 * 3 * 2 + 2 * 2 * 3 * 2
 
 
 def test_without_json_the_cost_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,8 +137,9 @@ def test_without_an_output_the_file_is_named_after_the_diagram(
 
 def test_a_module_in_the_current_folder_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     Path("my_layers_for_a_test.py").write_text(
-        "from torch import nn\n"
-        "def make():\n    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4))\n"
+        "from torch import nn\nprint('importing')\n"
+        "def make():\n    print('making')\n"
+        "    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4))\n"
         "layer = nn.Linear(3, 2, bias=False)\n"
     )
     found = document(["cost", "my_layers_for_a_test:make", "--input", "7,6"], capsys)

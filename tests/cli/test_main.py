@@ -65,6 +65,7 @@ WRONG = [
     (["cost", "torch.nn:ReLU", "--input", "1,x"], "positive integers like 1,3,32,32, got '1,x'"),
     (["cost", "torch.nn:ReLU", "--input", "2", "--set", "a=1"], "do not apply to the module"),
     (["cost", "absent.json"], "Cannot read absent.json"),
+    (["cost", "cp", "--method", "magic"], "automatic, exhaustive, greedy, cotengra, got 'magic'"),
     (["draw", "cp", "--theme", "pink"], "light, dark, print, got 'pink'"),
     (["draw", "cp", "-o", "x.bmp"], ".svg, .pdf, .png, .tikz, .gif, .html"),
     (["draw", "cp", "-o", "absent/x.svg"], "absent"),

@@ -1,5 +1,9 @@
 """`rankscope cost`: what a diagram costs, counted from its own contraction order."""
 
+from typing import Annotated
+
+import typer
+
 from rankscope.cli import console
 from rankscope.cli.options import Inputs, Json, Parameters, Settings, Sizes, What
 
@@ -18,14 +22,28 @@ def run(
     sizes: Sizes = None,
     inputs: Inputs = None,
     parameters: Parameters = None,
+    method: Annotated[
+        str, typer.Option(help="Order search: automatic, exhaustive, greedy or cotengra.")
+    ] = "automatic",
     as_json: Json = False,
 ) -> None:
     """Parameters, operations, largest intermediate and contraction order."""
     from rankscope.cli.resolve import Request, resolve
     from rankscope.diagrams.cost import cost
+    from rankscope.diagrams.search.methods import Automatic, Cotengra, Exhaustive, Greedy
+    from rankscope.errors import RequestError
 
+    methods = {
+        "automatic": Automatic(),
+        "exhaustive": Exhaustive(),
+        "greedy": Greedy(),
+        "cotengra": Cotengra(),
+    }
+    if method not in methods:
+        raise RequestError(f"--method takes {', '.join(methods)}, got {method!r}.")
     with console.working(f"pricing {what}"):
-        found = cost(resolve(Request.of(what, settings, sizes, inputs, parameters))).to_dict()
+        drawable = resolve(Request.of(what, settings, sizes, inputs, parameters))
+        found = cost(drawable, methods[method]).to_dict()
     if as_json:
         console.print_json(found)
     else:

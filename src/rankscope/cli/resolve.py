@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -125,7 +125,8 @@ def _read_module(request: Request) -> Drawable:
 
 def _call_factory(what: str) -> object:
     module_name, _, attribute = what.partition(":")
-    with _current_directory_importable():
+    # Whatever the user's code prints, standard output stays ours.
+    with _current_directory_importable(), redirect_stdout(sys.stderr):
         found = _imported(what, module_name)
         for name in attribute.split("."):
             if not hasattr(found, name):

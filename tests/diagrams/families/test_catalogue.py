@@ -90,7 +90,7 @@ def test_the_convolution_family_reads_all_its_settings() -> None:
     )
     assert isinstance(diagram, Diagram)
     known = {"S": 4, "T": 5, "R1": 2, "R2": 3, "H": 8, "W": 9, "k": 3, "H'": 4, "W'": 5}
-    assert diagram.symbols == known | {"B": None}
+    assert diagram.symbols == known | {"B": 1}
 
 
 def test_a_sum_of_pure_tensors_is_a_sum() -> None:

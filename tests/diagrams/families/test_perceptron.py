@@ -46,7 +46,7 @@ def test_without_widths_there_are_two_layers_of_symbols() -> None:
 
 
 def test_features_alone_set_the_widths() -> None:
-    assert multilayer_perceptron(num_features=8).sizes == {"b": None, "w0": 8, "w1": 32, "w2": 8}
+    assert multilayer_perceptron(num_features=8).sizes == {"b": 1, "w0": 8, "w1": 32, "w2": 8}
 
 
 def test_features_and_widths_together_are_refused() -> None:

@@ -50,6 +50,12 @@ def test_a_scale_of_one_over_a_root_is_written_with_the_symbol() -> None:
         assert diagram.regions[0].scale == wanted
 
 
+def test_where_a_sequence_meets_itself_the_second_is_m() -> None:
+    (diagram,) = diagrams_of(from_module(Attention(0.25), (2, 4, 9)))
+    assert [diagram.index_by_name[leg].tex for leg in diagram.output] == ["B", "N", "M"]
+    assert diagram.regions[0].over == ("m",)
+
+
 def test_captions_of_captions_are_the_same() -> None:
     network = from_module(nn.TransformerEncoderLayer(8, 2, 12).eval(), (5, 8))
     assert captioned(network, ["src"]) == network

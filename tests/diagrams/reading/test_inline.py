@@ -151,6 +151,15 @@ def test_a_leg_that_ends_at_the_reader_stays_outside_a_barrier() -> None:
     assert [step.name for step in inline(network).steps] == ["relu", "sum"]
 
 
+def test_a_convolution_keeps_one_tensor_on_its_input() -> None:
+    """An index that two tensors share cannot slide: the product stays a step of its own."""
+    book = Notebook()
+    value = gated(book, whole("x", (2, 3), guess(2), Role.DATA), weight("unused", 1))
+    convolved(book, value, value)
+    network = Network("test", tuple(book.steps))
+    assert [step.name for step in inline(network).steps] == ["gate", "conv"]
+
+
 def test_a_step_that_only_reorders_gives_its_place_to_what_it_reorders() -> None:
     network = from_module(nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3))), (4, 6))
     assert [step.name for step in network.steps] == ["0"]

@@ -79,7 +79,19 @@ class Whole(Gated):
         return both * both[:, :1]  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("kind", [Gated, Normed, Whole])
+class Columns(Gated):
+    def forward(self, x: Tensor) -> Tensor:
+        both = self.both.weight @ x.T
+        return both + both[:1] * both[2:3]
+
+
+class Softmax(Gated):
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = (x @ self.both.weight.T).softmax(-1).chunk(2, dim=-1)
+        return left - right
+
+
+@pytest.mark.parametrize("kind", [Gated, Normed, Whole, Columns, Softmax])
 def test_parts_behind_functions_norms_and_whole_reads_keep_their_value(
     kind: type[nn.Module], assert_reads: Check
 ) -> None:

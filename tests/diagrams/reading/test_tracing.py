@@ -72,7 +72,8 @@ class InPlace(nn.Module):
         other *= y
         other /= 2
         self.relu(other)
-        z = F.relu(y - 1, True)
+        z = y - 1
+        F.relu(z, True)
         z.tanh_()
         twice = x * 2
         twice += z

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankscope.diagrams.network import Network
+from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.reading import from_module
 from rankscope.diagrams.repeats import collapse
 from rankscope.errors import UnsupportedModuleError
@@ -68,6 +68,26 @@ class Causal(nn.Module):
 
 def test_a_causal_mask_reaches_every_layer(assert_reads: Check) -> None:
     assert_reads(Causal(), (2, 5, 8))
+
+
+class CausalDecoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerDecoderLayer(8, 2, 12, batch_first=True)
+        self.layers = nn.TransformerDecoder(layer, 1)
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        masks = {
+            f"{name}_mask": torch.ones(x.shape[1], size, dtype=torch.bool).triu(1)
+            for name, size in (("tgt", x.shape[1]), ("memory", memory.shape[1]))
+        }
+        return self.layers(x, memory, **masks)  # type: ignore[no-any-return]
+
+
+def test_both_masks_of_a_decoder_are_read(assert_reads: Check) -> None:
+    network = assert_reads(CausalDecoder(), (2, 5, 8), (2, 4, 8))
+    causal = [region.causal for diagram in diagrams_of(network) for region in diagram.regions]
+    assert [pair for pair in causal if pair] == [("n", "m"), ("n", "m")]
 
 
 def test_twelve_layers_are_one_block_twelve_times() -> None:

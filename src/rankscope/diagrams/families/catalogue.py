@@ -35,7 +35,7 @@ def _tucker2(**sizes: Any) -> Diagram:
 ORDER = Setting("order", "order", "number of legs")
 SIZE = Setting("size", "sizes", "size of each leg", is_list=True)
 BONDS = Setting("rank", "bond_dimensions", "size of each bond", is_list=True)
-BATCH = Setting("B", "batch_size", "batch size")
+BATCH = Setting("B", "batch_size", "batch size, by default 1")
 SEQUENCES = (
     Setting("N", "num_queries", "number of queries"),
     Setting("M", "num_keys", "number of keys"),

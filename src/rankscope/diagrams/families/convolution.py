@@ -21,7 +21,7 @@ class ConvolutionSizes:
         width: W of the input.
         stride: one for both directions or (height, width).
         padding: zeros on either side, one for both directions or (height, width).
-        batch_size: B.
+        batch_size: B, by default one example.
     """
 
     in_channels: int | None = None
@@ -33,7 +33,7 @@ class ConvolutionSizes:
     width: int | None = None
     stride: Value = 1
     padding: Value = 0
-    batch_size: int | None = None
+    batch_size: int = 1
 
 
 def tucker2_convolution(sizes: ConvolutionSizes) -> Diagram:

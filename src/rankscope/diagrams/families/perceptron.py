@@ -8,9 +8,9 @@ from rankscope.errors import FamilyError
 
 
 def multilayer_perceptron(
-    *, widths: Sizes = None, num_features: int | None = None, batch_size: int | None = None
+    *, widths: Sizes = None, num_features: int | None = None, batch_size: int = 1
 ) -> Diagram:
-    r"""A perceptron without biases; without `widths`, two layers of F, 4F and F features.
+    r"""A perceptron without biases for a batch of one; without `widths`, two layers F, 4F, F.
 
     .. math:: Y = \sigma(\cdots \sigma(\sigma(X W_1) W_2) \cdots) W_L
 
