@@ -50,6 +50,16 @@ def test_a_scale_of_one_over_a_root_is_written_with_the_symbol() -> None:
         assert diagram.regions[0].scale == wanted
 
 
+class Scaled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * 9**-0.5).relu()
+
+
+def test_a_scale_is_a_root_only_of_what_is_summed() -> None:
+    (diagram,) = diagrams_of(from_module(Scaled(), (2, 9)))
+    assert diagram.regions[0].scale == repr(9**-0.5)
+
+
 def test_where_a_sequence_meets_itself_the_second_is_m() -> None:
     (diagram,) = diagrams_of(from_module(Attention(0.25), (2, 4, 9)))
     assert [diagram.index_by_name[leg].tex for leg in diagram.output] == ["B", "N", "M"]

@@ -160,6 +160,23 @@ def test_a_convolution_keeps_one_tensor_on_its_input() -> None:
     assert [step.name for step in inline(network).steps] == ["gate", "conv"]
 
 
+def test_the_output_of_a_convolution_is_not_cut() -> None:
+    book = Notebook()
+    value = convolved(book, whole("x", (2, 4), guess(2), Role.DATA), weight("unused", 1))
+    relu(book, book.reshape("reshape", value, (2, 2, 2)), value)
+    network = Network("test", tuple(book.steps))
+    assert [step.name for step in inline(network).steps] == ["conv", "relu"]
+
+
+def test_a_step_that_took_a_name_is_read_as_often_as_before() -> None:
+    book = Notebook()
+    value = times_matrix(book, whole("x", (2, 3), guess(2), Role.DATA), weight("unused", 1))
+    square(book, transposed(book, value, value), value)
+    network = Network("test", tuple(book.steps))
+    assert [step.name for step in network.steps] == ["linear", "copy", "square"]
+    assert [step.name for step in inline(network).steps] == ["linear", "square"]
+
+
 def test_a_step_that_only_reorders_gives_its_place_to_what_it_reorders() -> None:
     network = from_module(nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3))), (4, 6))
     assert [step.name for step in network.steps] == ["0"]

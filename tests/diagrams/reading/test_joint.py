@@ -91,7 +91,17 @@ class Softmax(Gated):
         return left - right
 
 
-@pytest.mark.parametrize("kind", [Gated, Normed, Whole, Columns, Softmax])
+class Transposed(Gated):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = (x @ self.table).chunk(2, dim=-1)
+        return left - right
+
+
+@pytest.mark.parametrize("kind", [Gated, Normed, Whole, Columns, Softmax, Transposed])
 def test_parts_behind_functions_norms_and_whole_reads_keep_their_value(
     kind: type[nn.Module], assert_reads: Check
 ) -> None:

@@ -72,11 +72,11 @@ def _replaced(steps: list[Step], source: int, reader: int, body: Body) -> list[S
 
 
 def _reading(steps: list[Step], source: int) -> _Reading | None:
-    """Where a step is read for the first time, unless only some of its rows are."""
+    """Where a step is read for the first time."""
     for position in range(source + 1, len(steps)):
         for node in nodes_of(steps[position].body):
             if node.source == steps[source].name and node.role is Role.DATA:
-                return _Reading(position, node) if node.rows is None else None
+                return _Reading(position, node)
     return None
 
 

@@ -204,17 +204,13 @@ def operation_name(target: object) -> str:
     return ALIASES.get(plain, plain)
 
 
-def is_in_place(target: object, given: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+def is_in_place(target: object, options: Mapping[str, Any]) -> bool:
     """Whether a call changes its first argument: `relu_`, `+=`, or `inplace=True`.
 
     Example:
-        >>> is_in_place("relu_", (), {}), is_in_place("relu", (0, True), {})
+        >>> is_in_place("relu_", {}), is_in_place("relu", {"inplace": True})
         (True, True)
     """
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    operation = OPERATIONS.get(operation_name(target))
-    flag = options.get("inplace", False)
-    if operation is not None and "inplace" in operation.arguments:
-        place = operation.arguments.index("inplace")
-        flag = flag or (len(given) > place and given[place])
-    return bool(flag) or name in IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    is_method = name.endswith("_") and not name.endswith("__")
+    return is_method or name in IN_PLACE or bool(options.get("inplace", False))

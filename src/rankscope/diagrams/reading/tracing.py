@@ -190,7 +190,7 @@ class ReadingTracer(fx.Tracer):
         options = {key: self._lowered(value) for key, value in kwargs.items()}
         with self._reading():
             found = _read_operation(call, target, given, options)
-        if is_in_place(target, args, kwargs):
+        if is_in_place(target, kwargs):
             self._overwrite(call.name, args[0], found)
         return self._raised(found)
 
