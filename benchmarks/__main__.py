@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-NAMES = ("drawing", "contraction")
+NAMES = ("drawing", "contraction", "modular_rank")
 
 
 def machine() -> dict[str, object]:

@@ -34,6 +34,10 @@ class UnsupportedModuleError(RankscopeError, TypeError):
     """A PyTorch module cannot be written as a tensor diagram; the message says which and why."""
 
 
+class BoundError(RankscopeError, ValueError):
+    """A bound was asked for sizes that its theorem does not cover."""
+
+
 class ContractionError(RankscopeError, ValueError):
     """A contraction cannot be carried out in the order asked for."""
 
@@ -66,3 +70,30 @@ class FactoryError(RankscopeError, RuntimeError):
     """A user's factory raised an error of its own."""
 
     exit_code = 1
+
+
+class PartitionError(RankscopeError, ValueError):
+    """A partition is malformed, or does not fit the array it is used on."""
+
+
+class TemplateError(RankscopeError, ValueError):
+    """Templates do not fit the positions, or a function of them gives no usable values."""
+
+
+class PrimeError(RankscopeError, ValueError):
+    """A number is no prime, or a prime too large for the arithmetic."""
+
+
+class MatrixError(RankscopeError, ValueError):
+    """A matrix is not of the kind, shape or rank that a computation needs."""
+
+
+class TooLargeError(RankscopeError, ValueError):
+    """An exact computation was asked for that would not fit in memory."""
+
+    def __init__(self, *, what: str, entries: int, limit: int, instead: str) -> None:
+        super().__init__(
+            f"{what} needs {entries:,} entries, over the limit of {limit:,}. {instead}"
+        )
+        self.entries = entries
+        self.limit = limit

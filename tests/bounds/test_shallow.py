@@ -1,0 +1,14 @@
+"""Shallow networks."""
+
+import pytest
+
+from rankscope.bounds.shallow import shallow_upper_bound
+from rankscope.errors import BoundError
+
+
+def test_shallow_networks_are_capped_by_channels_or_templates() -> None:
+    for channels, value in ((5, 5), (100, 9)):
+        bound = shallow_upper_bound(num_channels=channels, num_templates=3, num_left=2, num_right=4)
+        assert bound.value == value
+    with pytest.raises(BoundError, match="num_channels must be at least 1, got 0"):
+        shallow_upper_bound(num_channels=0, num_templates=3, num_left=2, num_right=4)
