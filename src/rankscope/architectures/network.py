@@ -1,0 +1,153 @@
+"""Networks whose output is a polynomial: `nn.Module`s that also evaluate exactly modulo a prime.
+
+`PolynomialNetwork` is written once in `compute`, for real numbers and for residues. `split` fixes
+random weights and sample points from a seed and gives the `SplitFunction` that is measured and
+certified; a subclass may override it where the two sides meet in less than all their inputs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from rankscope.architectures.arithmetic import Arithmetic, Modulo, Reals
+from rankscope.diagrams.network import Drawable
+from rankscope.errors import PartitionError
+from rankscope.separation.draws import draw_residues
+from rankscope.separation.partition import Partition
+from rankscope.separation.split_function import Residues, SplitFunction
+from rankscope.theorem import LowerBound, UpperBound
+
+Setting = int | bool | tuple[int, ...] | None
+
+
+class PolynomialNetwork(nn.Module, ABC):
+    """A network with one scalar output, polynomial in its weights and its inputs.
+
+    Attributes:
+        family: its name on the command line and in certificates.
+        num_positions: how many inputs there are to be split.
+        input_size: every input is a vector of this size.
+        num_templates: None if inputs are arbitrary vectors; otherwise the inputs of interest are
+            the unit vectors, this many, and ranks are ranks of the grid tensor.
+    """
+
+    family: ClassVar[str]
+    num_positions: int
+    input_size: int
+    num_templates: int | None = None
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Setting]:
+        """The arguments that build this network again: plain data for certificates."""
+
+    @property
+    @abstractmethod
+    def weight_degree(self) -> int:
+        """A bound on the degree of the output in all the weights together."""
+
+    @property
+    @abstractmethod
+    def input_degree(self) -> int:
+        """A bound on the degree of the output in all the inputs together."""
+
+    @abstractmethod
+    def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """The outputs (batch,) for inputs (batch, num_positions, input_size)."""
+
+    @abstractmethod
+    def diagram(self) -> Drawable:
+        """The network as a tensor diagram."""
+
+    def upper_bound(self, partition: Partition) -> UpperBound | None:
+        """The best proved bound for all weights, or None where there is no theorem."""
+        del partition
+        return None
+
+    def lower_bound(self, partition: Partition) -> LowerBound | None:
+        """The best bound for almost all weights, or None where there is no theorem."""
+        del partition
+        return None
+
+    def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
+        """The degrees in the inputs of the right side that occur, ascending.
+
+        Attention without positions has (0, 2, 4, …, 2C) if the output stands on the left. One
+        degree means that there is nothing to separate; networks that are not polynomials sorted
+        by degree (positions added to tokens) also give one, as `(0,)`.
+        """
+        del partition
+        return (0,)
+
+    def grade_upper_bounds(self, partition: Partition) -> tuple[int, ...] | None:
+        """Proved upper bounds of the ranks of the graded parts, or None."""
+        del partition
+        return None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The outputs (batch,) in floating point."""
+        return self.compute(Reals(), dict(self.named_parameters()), inputs)
+
+    def draw_weights(self, seed: int, prime: int) -> dict[str, Residues]:
+        """Random weights modulo a prime, the same for everyone with the same seed."""
+        return {
+            name: draw_residues(seed, f"weights/{name}", tuple(parameter.shape), prime)
+            for name, parameter in self.named_parameters()
+        }
+
+    def evaluate_modulo(
+        self, weights: Mapping[str, Residues], inputs: Residues, prime: int
+    ) -> Residues:
+        """The outputs (batch,) modulo a prime, by the equations of `compute`."""
+        tensors = {name: torch.from_numpy(array) for name, array in weights.items()}
+        outputs = self.compute(Modulo(prime), tensors, torch.from_numpy(inputs))
+        return numpy.asarray(outputs.numpy())
+
+    def split(
+        self,
+        partition: Partition,
+        *,
+        seed: int,
+        prime: int,
+        weights: Mapping[str, Residues] | None = None,
+    ) -> SplitFunction:
+        """The output as a function of the two sides, by the fastest exact way there is.
+
+        Args:
+            partition: must cover all positions.
+            seed: draws the sample points, and the weights unless they are given.
+            prime: below 2^31.
+            weights: residues to use instead of random ones.
+        """
+        return self.reference_split(partition, seed=seed, prime=prime, weights=weights)
+
+    def reference_split(
+        self,
+        partition: Partition,
+        *,
+        seed: int,
+        prime: int,
+        weights: Mapping[str, Residues] | None = None,
+    ) -> SplitFunction:
+        """The same function by the defining equations, pair by pair: slow, for checking."""
+        from rankscope.architectures.pairs import PairwiseFunction
+
+        self.require_covered(partition)
+        chosen = self.draw_weights(seed, prime) if weights is None else dict(weights)
+        return PairwiseFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+
+    def require_covered(self, partition: Partition) -> None:
+        """Refuse a partition that leaves a position out or names one too many.
+
+        Raises:
+            PartitionError: if it does.
+        """
+        if partition.positions != tuple(range(self.num_positions)):
+            raise PartitionError(
+                f"{type(self).__name__} has the positions 0..{self.num_positions - 1}, the "
+                f"partition covers {partition.positions}. Put every position on a side."
+            )
