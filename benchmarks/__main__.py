@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-NAMES = ("drawing", "contraction", "modular_rank")
+NAMES = ("drawing", "contraction", "modular_rank", "attention", "cp")
 
 
 def machine() -> dict[str, object]:

@@ -9,7 +9,7 @@ from rankscope.diagrams.families import FAMILIES, build_family
 from rankscope.diagrams.layout import View
 from rankscope.diagrams.network import Drawable
 from rankscope.diagrams.pictures.themes import DARK, PRINT
-from rankscope.diagrams.pictures.writing import write_atomically
+from rankscope.files import write_atomically
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"

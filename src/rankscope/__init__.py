@@ -8,6 +8,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
+    from rankscope.architectures.attention.self_attention import SelfAttention as SelfAttention
+    from rankscope.architectures.certification import certify as certify
+    from rankscope.architectures.certification import verify as verify
+    from rankscope.architectures.measuring import measure_rank as measure_rank
+    from rankscope.decompositions.interval import cp_rank as cp_rank
     from rankscope.diagrams.contraction import plan_contraction as plan_contraction
     from rankscope.diagrams.cost import Cost as Cost
     from rankscope.diagrams.cost import cost as cost
@@ -36,6 +41,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.diagrams.reading import module_arrays as module_arrays
     from rankscope.diagrams.source import to_source as to_source
     from rankscope.errors import RankscopeError as RankscopeError
+    from rankscope.separation.function_rank import separation_rank as separation_rank
+    from rankscope.separation.partition import Partition as Partition
 
 # Where each public name lives; `rankscope.x` imports its module on first use.
 _HOMES = {
@@ -47,26 +54,33 @@ _HOMES = {
     "IndexKind": "diagrams.parts",
     "Network": "diagrams.network",
     "Node": "diagrams.parts",
+    "Partition": "separation.partition",
     "Plan": "diagrams.plan",
     "RankscopeError": "errors",
     "Region": "diagrams.parts",
     "Role": "diagrams.parts",
+    "SelfAttention": "architectures.attention.self_attention",
     "Step": "diagrams.network",
     "Sum": "diagrams.network",
     "Term": "diagrams.network",
+    "certify": "architectures.certification",
     "cost": "diagrams.cost",
+    "cp_rank": "decompositions.interval",
     "describe": "diagrams.describe",
     "draw": "diagrams.drawing",
     "einsum_program": "diagrams.program",
     "family": "diagrams.families",
     "from_einsum": "diagrams.einsum",
     "from_module": "diagrams.reading",
+    "measure_rank": "architectures.measuring",
     "minimal_cut": "diagrams.minimal_cut",
     "module_arrays": "diagrams.reading",
     "plan_contraction": "diagrams.contraction",
+    "separation_rank": "separation.function_rank",
     "to_einsum": "diagrams.einsum",
     "to_module": "diagrams.module",
     "to_source": "diagrams.source",
+    "verify": "architectures.certification",
 }
 
 __version__ = version("rankscope")

@@ -1,5 +1,7 @@
 """Every error this package raises on purpose."""
 
+import math
+
 
 class RankscopeError(Exception):
     """Base class, so that callers can catch all of ours at once.
@@ -88,12 +90,47 @@ class MatrixError(RankscopeError, ValueError):
     """A matrix is not of the kind, shape or rank that a computation needs."""
 
 
+class CertificateError(RankscopeError, ValueError):
+    """A file is no certificate, or one that says things that cannot be."""
+
+
+class MetricError(RankscopeError, ValueError):
+    """A distance, its radius, its weights or its measure do not fit what they are used on."""
+
+
+class FunctionError(RankscopeError, ValueError):
+    """A function that is to be split gives no usable values, or its inputs do not fit."""
+
+
+class MeasurementError(RankscopeError, ValueError):
+    """A rank was asked to be measured in a way that does not fit."""
+
+
+class CheckpointError(RankscopeError, ValueError):
+    """A folder is no checkpoint, or that of another measurement."""
+
+
+class DecompositionError(RankscopeError, ValueError):
+    """A tensor, or an option, is not of the kind that a decomposition needs."""
+
+
+def readable(count: int) -> str:
+    """A count with its digits, or only how many there are if nobody would read them.
+
+    Example:
+        >>> readable(31460), readable(3**96)
+        ('31,460', 'about 10^46')
+    """
+    return f"{count:,}" if count < 10**18 else f"about 10^{math.log10(count):.0f}"
+
+
 class TooLargeError(RankscopeError, ValueError):
     """An exact computation was asked for that would not fit in memory."""
 
     def __init__(self, *, what: str, entries: int, limit: int, instead: str) -> None:
         super().__init__(
-            f"{what} needs {entries:,} entries, over the limit of {limit:,}. {instead}"
+            f"{what} needs {readable(entries)} entries, over the limit of {readable(limit)}. "
+            f"{instead}"
         )
         self.entries = entries
         self.limit = limit

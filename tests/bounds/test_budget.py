@@ -44,6 +44,23 @@ def test_the_best_degree_beats_every_other(budget: int) -> None:
     assert choice.to_dict()["total_degree"] == best
 
 
+def test_three_loses_at_twelve_budgets_and_no_others() -> None:
+    # From 38 on 3^((B - 2) / 3) exceeds 2^(B / 2), which no other degree exceeds.
+    assert all(38 * growth_per_matrix(3) - 2 * growth_per_matrix(3) > 38 * growth_per_matrix(d)
+               for d in (2, 4, 5))  # fmt: skip
+    losing = tuple(b for b in range(2, 38) if max(d ** (b // d) for d in (2, *range(4, b + 1)))
+                   > 3 ** (b // 3))  # fmt: skip
+    assert len(losing) == 12
+    assert budgets_where_three_loses(120) == losing
+
+
+def test_three_loses_at_seven_budgets_of_chains_and_no_others() -> None:
+    assert 43 * (math.log(3) / 2 - math.log(5) / 3) > math.log(3) / 2
+    losing = [b for b in range(2, 120) if 3 not in best_chain_degree(b).degrees]
+    assert losing == [6 * j + 3 for j in range(7)]
+    assert all(5 ** (2 * j + 1) > 3 ** (3 * j + 1) for j in range(7))
+
+
 def test_a_budget_without_a_layer_is_refused() -> None:
     for function in (best_degree, best_chain_degree):
         with pytest.raises(BoundError, match="budget must be at least 2, got 1"):

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.minimal_cut import minimal_cut
 from rankscope.diagrams.parts import Index, Node
 from rankscope.errors import BoundError
+from rankscope.separation.exact.modular import rank_modulo
 
 
 @pytest.mark.parametrize(("window", "tokens", "templates", "channels", "mixed", "halves"), [
@@ -77,6 +79,27 @@ def test_the_tree_cut_is_the_minimal_cut_of_the_diagram(
     assert lower.value is not None
     split = [w for w in pooling.levels[0] if 0 < len([t for t in w if t in left]) < len(w)]
     assert lower.value == min(sizes[:2]) ** len(split)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    templates=st.integers(1, 3), channels=st.integers(1, 4), window=st.sampled_from((2, 4)),
+    left=st.sets(st.integers(0, 3), min_size=1, max_size=3),
+)  # fmt: skip
+def test_the_shared_example_has_the_rank_of_the_lower_bound(
+    templates: int, channels: int, window: int, left: set[int]
+) -> None:
+    pooling = Pooling.uniform(window=window, num_tokens=4)
+    circuit = Circuit(pooling, templates, (channels, *[2] * (len(pooling.levels) - 1)))
+    first = numpy.eye(channels, templates, dtype=numpy.int64)  # one unit vector for each channel
+    letters = "abcd"[:window]
+    pooled = numpy.einsum(f"{','.join('z' + letter for letter in letters)}->{letters}",
+                          *[first] * window)  # fmt: skip
+    whole = pooled if window == 4 else numpy.multiply.outer(pooled, pooled)
+    right = tuple(token for token in range(4) if token not in left)
+    matrix = whole.transpose(*sorted(left), *right).reshape(templates ** len(left), -1)
+    bound = pooling_lower_bound(circuit, tuple(sorted(left)))
+    assert rank_modulo(matrix, 16_777_213) == bound.value
 
 
 @settings(deadline=None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rankscope.bounds.binomials import multiset
 from rankscope.bounds.counting import (
+    counting_terms,
     counting_upper_bound,
     narrow_counting_upper_bound,
     word_count,
@@ -222,3 +223,38 @@ def test_too_large_sums_are_refused_with_the_way_out() -> None:
         narrow_counting_upper_bound(AttentionSizes(7, 4))
     with pytest.raises(BoundError, match="degree 3, got 5"):
         narrow_counting_upper_bound(AttentionSizes(2, 4, degree=5))
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    depth=st.integers(1, 3),
+    width=st.integers(1, 4),
+    heads=st.integers(1, 3),
+    head_size=st.integers(1, 3),
+    own=st.integers(1, 4),
+    other=st.integers(1, 4),
+)
+def test_terms_are_what_each_degree_can_carry_and_add_up_to_the_bound(
+    depth: int, width: int, heads: int, head_size: int, own: int, other: int
+) -> None:
+    sizes = AttentionSizes(depth, width, heads, head_size, None, own, other)
+    terms, factors = counting_terms(sizes), sizes.factors
+    assert sum(terms) == narrow_counting_upper_bound(sizes).value
+    for degree, term in enumerate(terms):
+        assert term == min(
+            invariant_count(width, other, degree),
+            covariant_count(width, own, factors - degree),
+            heads**factors * word_count(factors, degree, head_size),
+        )
+
+
+def test_terms_of_a_chain_add_up_to_the_plain_count() -> None:
+    sizes = AttentionSizes(2, 2, degree=5, own_tokens=2, other_tokens=2)
+    terms = counting_terms(sizes)
+    assert len(terms) == 13
+    assert sum(terms) == counting_upper_bound(sizes).value
+
+
+def test_terms_of_very_deep_networks_are_refused() -> None:
+    with pytest.raises(BoundError, match="counting_terms: depth 7 multiplies 1,093 factors"):
+        counting_terms(AttentionSizes(7, 2))

@@ -75,6 +75,33 @@ def test_lower_bounds_on_trains_stay_below_the_cut(half: int, size: int, bond: i
     assert max(expected) <= upper.value
 
 
+@pytest.mark.parametrize(("size", "bond", "order"), [
+    (2, 2, 6), (3, 2, 4), (3, 3, 4), (2, 3, 6), (2, 4, 4), (4, 4, 4), (5, 1, 4), (3, 3, 2),
+])  # fmt: skip
+def test_the_witness_with_equal_cores_is_unitriangular(size: int, bond: int, order: int) -> None:
+    free, letters = min(size, bond - 1), min(size, bond)
+
+    def entry(word: tuple[int, ...]) -> bool:
+        state = word[0]
+        for letter in word[1:-1]:
+            if state < free and letter != state:
+                return False
+            state = free if state < free else letter
+        return state == word[-1]
+
+    def positions_of_free_letters(word: tuple[int, ...]) -> int:
+        return sum(place for place, letter in enumerate(word) if letter == free)
+
+    words = sorted(
+        itertools.product(range(letters), repeat=order // 2), key=positions_of_free_letters
+    )
+    assert len(words) == equal_cores_lower_bound(order=order, size=size, bond=bond).value
+    for i, row in enumerate(words):
+        for j, column in enumerate(words[: i + 1]):
+            word = tuple(itertools.chain.from_iterable(zip(row, column, strict=True)))
+            assert entry(word) == (i == j)
+
+
 def test_trains_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BoundError, match=r"order must be even .* got 3"):
         equal_cores_lower_bound(order=3, size=2, bond=2)

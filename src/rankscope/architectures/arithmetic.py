@@ -4,6 +4,7 @@ A polynomial network is written once, as binary contractions and products; which
 computes with is an argument.
 """
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -48,7 +49,7 @@ class Modulo(Arithmetic):
     """Exact arithmetic modulo a prime below 2^31 on int64 tensors with entries in 0..p-1.
 
     Contractions run as float64 einsums: the left factor is split into limbs of 16 bits where the
-    prime needs it, so that no sum exceeds 2^53.
+    prime and the number of summands need it, so that no sum exceeds 2^53.
 
     Example:
         >>> numbers = Modulo(7)
@@ -57,18 +58,25 @@ class Modulo(Arithmetic):
     """
 
     def __init__(self, prime: int) -> None:
-        if prime >= 2**31:
-            raise PrimeError(f"Modulo: the prime must be below 2^31, got {prime}.")
+        if not 2 <= prime < 2**31:
+            raise PrimeError(f"Modulo: the prime must be from 2 to 2^31 - 1, got {prime}.")
         self.prime = prime
 
     def contract(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
         depth = _inner_size(equation, left, right)
-        if self.prime < _LIMB:
-            return self._reduced(equation, left, right, depth)
-        high, low = left // _LIMB, left % _LIMB
-        high_part = self._reduced(equation, high, right, depth)
-        low_part = self._reduced(equation, low, right, depth)
-        return (high_part * _LIMB + low_part) % self.prime
+        if depth <= _EXACT // self.prime**2:
+            return self._reduced(equation, left, right)
+        limit = _EXACT // (min(self.prime, _LIMB) * self.prime)
+        if depth > limit:
+            raise TooLargeError(
+                what=f"A sum of products {equation} modulo {self.prime}",
+                entries=depth,
+                limit=limit,
+                instead="Use a smaller prime.",
+            )
+        high = self._reduced(equation, left // _LIMB, right)
+        low = self._reduced(equation, left % _LIMB, right)
+        return (high * _LIMB + low) % self.prime
 
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
         return left * right % self.prime
@@ -76,15 +84,7 @@ class Modulo(Arithmetic):
     def add(self, left: Tensor, right: Tensor) -> Tensor:
         return (left + right) % self.prime
 
-    def _reduced(self, equation: str, left: Tensor, right: Tensor, depth: int) -> Tensor:
-        limit = _EXACT // (min(self.prime, _LIMB) * self.prime)
-        if depth > limit:
-            raise TooLargeError(
-                what=f"the contraction {equation} modulo {self.prime}",
-                entries=depth,
-                limit=limit,
-                instead="Use a smaller prime.",
-            )
+    def _reduced(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
         product = torch.einsum(equation, left.double(), right.double())
         return product.to(torch.int64) % self.prime
 
@@ -94,5 +94,6 @@ def _inner_size(equation: str, left: Tensor, right: Tensor) -> int:
     inputs, output = equation.split("->")
     sizes: dict[str, int] = {}
     for letters, operand in zip(inputs.split(","), (left, right), strict=True):
-        sizes.update(zip(letters, operand.shape, strict=True))
-    return int(torch.tensor([size for name, size in sizes.items() if name not in output]).prod())
+        for letter, size in zip(letters, operand.shape, strict=True):
+            sizes[letter] = max(sizes.get(letter, 1), size)
+    return math.prod(size for name, size in sizes.items() if name not in output)

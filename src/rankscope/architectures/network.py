@@ -15,13 +15,20 @@ from torch import Tensor, nn
 
 from rankscope.architectures.arithmetic import Arithmetic, Modulo, Reals
 from rankscope.diagrams.network import Drawable
-from rankscope.errors import PartitionError
-from rankscope.separation.draws import draw_residues
+from rankscope.errors import PartitionError, SizeError
+from rankscope.separation.measuring.draws import draw_residues
+from rankscope.separation.measuring.split_function import Residues, SplitFunction
 from rankscope.separation.partition import Partition
-from rankscope.separation.split_function import Residues, SplitFunction
 from rankscope.theorem import LowerBound, UpperBound
 
-Setting = int | bool | tuple[int, ...] | None
+Setting = (
+    int
+    | bool
+    | tuple[int, ...]
+    | tuple[tuple[int, ...], ...]
+    | tuple[tuple[tuple[int, ...], ...], ...]
+    | None
+)
 
 
 class PolynomialNetwork(nn.Module, ABC):
@@ -76,9 +83,11 @@ class PolynomialNetwork(nn.Module, ABC):
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
         """The degrees in the inputs of the right side that occur, ascending.
 
+        Ranks of the parts add up only if the output is homogeneous in all inputs together (a part
+        of one degree on the right then has one degree on the left): x + xy has rank 1, not 2.
         Attention without positions has (0, 2, 4, …, 2C) if the output stands on the left. One
-        degree means that there is nothing to separate; networks that are not polynomials sorted
-        by degree (positions added to tokens) also give one, as `(0,)`.
+        degree means that there is nothing to separate; networks that are not homogeneous also
+        give one, as `(0,)`.
         """
         del partition
         return (0,)
@@ -89,7 +98,12 @@ class PolynomialNetwork(nn.Module, ABC):
         return None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The outputs (batch,) in floating point."""
+        """The outputs (batch,) in floating point.
+
+        Raises:
+            SizeError: if the inputs are not (batch, num_positions, input_size).
+        """
+        self.require_inputs(tuple(inputs.shape))
         return self.compute(Reals(), dict(self.named_parameters()), inputs)
 
     def draw_weights(self, seed: int, prime: int) -> dict[str, Residues]:
@@ -102,7 +116,12 @@ class PolynomialNetwork(nn.Module, ABC):
     def evaluate_modulo(
         self, weights: Mapping[str, Residues], inputs: Residues, prime: int
     ) -> Residues:
-        """The outputs (batch,) modulo a prime, by the equations of `compute`."""
+        """The outputs (batch,) modulo a prime, by the equations of `compute`.
+
+        Raises:
+            SizeError: if the inputs are not (batch, num_positions, input_size).
+        """
+        self.require_inputs(inputs.shape)
         tensors = {name: torch.from_numpy(array) for name, array in weights.items()}
         outputs = self.compute(Modulo(prime), tensors, torch.from_numpy(inputs))
         return numpy.asarray(outputs.numpy())
@@ -139,6 +158,18 @@ class PolynomialNetwork(nn.Module, ABC):
         self.require_covered(partition)
         chosen = self.draw_weights(seed, prime) if weights is None else dict(weights)
         return PairwiseFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+
+    def require_inputs(self, shape: tuple[int, ...]) -> None:
+        """Refuse inputs of another shape, parts of which would be silently left out.
+
+        Raises:
+            SizeError: if they have one.
+        """
+        if len(shape) != 3 or shape[1:] != (self.num_positions, self.input_size):
+            raise SizeError(
+                f"{type(self).__name__}: inputs must have shape "
+                f"(batch, {self.num_positions}, {self.input_size}), got {shape}."
+            )
 
     def require_covered(self, partition: Partition) -> None:
         """Refuse a partition that leaves a position out or names one too many.

@@ -1,5 +1,6 @@
 """Any polynomial network on pairs of sample points, by its defining equations."""
 
+import math
 from collections.abc import Mapping
 
 import numpy
@@ -7,9 +8,9 @@ from numpy.typing import NDArray
 
 from rankscope.architectures.network import PolynomialNetwork
 from rankscope.errors import PrimeError
-from rankscope.separation.draws import draw_residues
+from rankscope.separation.measuring.draws import draw_residues
+from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
 from rankscope.separation.partition import Partition
-from rankscope.separation.split_function import Numbers, Residues, SplitFunction
 
 _PAIRS_AT_ONCE = 1 << 16
 
@@ -65,12 +66,7 @@ class PairwiseFunction(SplitFunction):
         network = self.network
         if network.num_templates is not None:
             return unit_vector_points(numbers, count, network.num_templates)
-        shape = (count, network.input_size)
-        drawn = [
-            draw_residues(self.seed, f"{side}/{int(number)}", shape, self.prime)
-            for number in numbers
-        ]
-        return numpy.stack(drawn) if drawn else numpy.zeros((0, *shape), dtype=numpy.int64)
+        return drawn_points(self.seed, side, numbers, (count, network.input_size), self.prime)
 
     def _scaled_values(self, rows: Numbers, columns: Numbers, scale: int) -> Residues:
         left = self.points("left", rows)
@@ -79,10 +75,11 @@ class PairwiseFunction(SplitFunction):
         step = max(1, _PAIRS_AT_ONCE // max(1, len(columns)))
         for start in range(0, len(rows), step):
             part = left[start : start + step]
-            found[start : start + step] = self._paired(part, right)
+            found[start : start + step] = self.paired(part, right)
         return found
 
-    def _paired(self, left: Residues, right: Residues) -> Residues:
+    def paired(self, left: Residues, right: Residues) -> Residues:
+        """The matrix of outputs for points of both sides; a faster function overrides only this."""
         shape = (len(left), len(right), self.network.num_positions, self.network.input_size)
         inputs = numpy.empty(shape, dtype=numpy.int64)
         inputs[:, :, self.partition.left] = left[:, None]
@@ -90,6 +87,14 @@ class PairwiseFunction(SplitFunction):
         flat = inputs.reshape(-1, *shape[2:])
         outputs = self.network.evaluate_modulo(self.weights, flat, self.prime)
         return outputs.reshape(shape[:2])
+
+
+def drawn_points(
+    seed: int, side: str, numbers: Numbers, shape: tuple[int, int], prime: int
+) -> Residues:
+    """The random sample points (len(numbers), *shape) of a side, `left` or `right`, by number."""
+    drawn = [draw_residues(seed, f"{side}/{int(number)}", shape, prime) for number in numbers]
+    return numpy.stack(drawn) if drawn else numpy.zeros((0, *shape), dtype=numpy.int64)
 
 
 def unit_vector_points(numbers: Numbers, count: int, num_templates: int) -> Residues:
@@ -108,8 +113,8 @@ def unit_vector_points(numbers: Numbers, count: int, num_templates: int) -> Resi
 
 
 def _coprime_near_golden_ratio(total: int) -> int:
-    step = max(1, round(total * 0.6180339887498949))
-    while numpy.gcd(step, total) != 1:
+    step = max(1, total * 6_180_339_887 // 10**10)
+    while math.gcd(step, total) != 1:
         step += 1
     return step
 
@@ -135,7 +140,7 @@ def interpolation_modulo(
         PrimeError: if the prime is too small to tell the degrees apart.
     """
     from rankscope.errors import MatrixError
-    from rankscope.separation.modular import solve_modulo
+    from rankscope.separation.exact.modular import solve_modulo
 
     scales = tuple(range(1, len(degrees) + 1))
     powers = numpy.array([[pow(t, d, prime) for d in degrees] for t in scales], dtype=numpy.int64)

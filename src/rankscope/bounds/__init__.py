@@ -16,14 +16,19 @@ from rankscope.bounds.convolutional import (
 from rankscope.bounds.convolutional import convolutional_upper_bound as convolutional_upper_bound
 from rankscope.bounds.convolutional import pooling_lower_bound as pooling_lower_bound
 from rankscope.bounds.convolutional import pooling_upper_bound as pooling_upper_bound
+from rankscope.bounds.counting import counting_terms as counting_terms
 from rankscope.bounds.counting import counting_upper_bound as counting_upper_bound
 from rankscope.bounds.counting import narrow_counting_upper_bound as narrow_counting_upper_bound
 from rankscope.bounds.degree import fully_connected_upper_bound as fully_connected_upper_bound
 from rankscope.bounds.embedding import embedding_lower_growth as embedding_lower_growth
 from rankscope.bounds.embedding import embedding_upper_growth as embedding_upper_growth
+from rankscope.bounds.heads import heads_upper_bound as heads_upper_bound
+from rankscope.bounds.monomials import monomial_lower_bound as monomial_lower_bound
+from rankscope.bounds.recurrent import recurrent_upper_bound as recurrent_upper_bound
 from rankscope.bounds.recurrent import start_end_grid_upper_bound as start_end_grid_upper_bound
 from rankscope.bounds.recurrent import start_end_lower_bound as start_end_lower_bound
 from rankscope.bounds.recurrent import start_end_upper_bound as start_end_upper_bound
+from rankscope.bounds.shallow import shallow_lower_bound as shallow_lower_bound
 from rankscope.bounds.shallow import shallow_upper_bound as shallow_upper_bound
 from rankscope.bounds.sizes import AttentionSizes as AttentionSizes
 from rankscope.bounds.sparse_polynomial import (

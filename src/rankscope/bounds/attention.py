@@ -1,4 +1,9 @@
-"""Bounds on softmax-free self-attention: the published theorems in both regimes, and ours."""
+"""Bounds on softmax-free self-attention: the published theorems in both regimes, and ours.
+
+The published theorems are those of Levine et al. (2020), arXiv:2006.12467, numbered as in Levine,
+Wies, Sharir, Cohen & Shashua (2022), Tensors for deep learning theory, chapter 7 of Tensors for
+Data Processing.
+"""
 
 import math
 
@@ -16,16 +21,20 @@ COMMON = (
 )
 
 SHALLOW_REGIME = Theorem(
-    "Levine et al. (2020)", "Thm 7.1, depth < log3(width)", "2006.12467", COMMON
+    "Levine et al. (2020)", "Thm 7.1 (2022), depth < log3(width)", "2006.12467", COMMON
 )
 DEEP_REGIME_LOWER = Theorem(
-    "Levine et al. (2020)", "Thm 7.2, depth > log3(width)", "2006.12467", COMMON
+    "Levine et al. (2020)", "Thm 7.2 (2022), depth > log3(width)", "2006.12467", COMMON
 )
 DEEP_REGIME_UPPER = Theorem(
     "Levine et al. (2020)",
-    "Thm 7.2, depth > log3(width)",
+    "Thm 7.2 (2022), depth > log3(width)",
     "2006.12467",
-    (*COMMON, "counts exponents of coordinates: right for one token on each side"),
+    (
+        *COMMON,
+        "counts exponents of coordinates: right for one token on each side",
+        "false for many heads and layers: docs/proofs.md, section 20",
+    ),
     Status.DISPUTED,
 )
 MULTISET = Theorem(
@@ -37,20 +46,20 @@ MULTISET = Theorem(
 )
 WORDS = Theorem(
     "Levine et al. (2020)",
-    "upper bound of Thm 7.1, for any depth",
+    "upper bound of Thm 7.1 (2022), for any depth: docs/proofs.md, section 8",
     "2006.12467",
     ("softmax-free self-attention without feed-forward layers", "all weights", "any partition"),
     Status.PROVED_HERE,
 )
 QUADRIC = Theorem(
     "Rankscope, powers of a quadric",
-    "spec section 2.1",
+    "docs/proofs.md, section 9",
     None,
     (
         "softmax-free self-attention without feed-forward layers",
         "almost all weights",
         "depth >= 2, at least 2 tokens on each side",
-        "head size and embedding rank at least 2",
+        "embedding rank at least 2",
     ),
     Status.PROVED_HERE,
 )
@@ -72,7 +81,7 @@ def published_lower_bound(sizes: AttentionSizes) -> LowerBound | None:
         True
 
     Reference:
-        Levine et al. (2020), Thms 7.1 and 7.2 as numbered in seed 000, arXiv:2006.12467.
+        Levine et al. (2020), arXiv:2006.12467; Thms 7.1 and 7.2 of Levine et al. (2022).
     """
     if not _is_covered(sizes) or sizes.rank < sizes.width:
         return None
@@ -94,15 +103,16 @@ def published_upper_bound(sizes: AttentionSizes) -> UpperBound | None:
     .. math:: \log_3 \operatorname{sep} \le 2 d L + L - 2 d \log_3 \tfrac{d}{2\sqrt{2e}}
               + \log_3 d \quad (L > \log_3 d)
 
-    The second counts exponents of coordinates, which is right for one token on each side only; we
-    show it as published and never stop a measurement by it (docs/errata.md).
+    The second counts exponents of coordinates, which is right for one token on each side only, and
+    fails for many heads and layers (`monomial_lower_bound`); we show it as published and never
+    stop a measurement by it (docs/errata.md).
 
     Example:
         >>> published_upper_bound(AttentionSizes(depth=2, width=16)).value == 17**4
         True
 
     Reference:
-        Levine et al. (2020), Thms 7.1 and 7.2 as numbered in seed 000, arXiv:2006.12467.
+        Levine et al. (2020), arXiv:2006.12467; Thms 7.1 and 7.2 of Levine et al. (2022).
     """
     if not _is_covered(sizes):
         return None
@@ -130,8 +140,8 @@ def word_upper_bound(sizes: AttentionSizes) -> UpperBound:
         BoundError: if the degree is not 3.
 
     Reference:
-        Levine et al. (2020), Thm 7.1 as numbered in seed 000, arXiv:2006.12467; proof for every
-        depth in docs/errata.md.
+        Levine et al. (2020), arXiv:2006.12467; Thm 7.1 of Levine et al. (2022); proof for every
+        depth in docs/proofs.md, section 8.
     """
     if sizes.degree != 3:
         raise BoundError(
@@ -155,7 +165,7 @@ def multiset_lower_bound(sizes: AttentionSizes) -> LowerBound:
         BoundError: if depth < 2, the heads do not share the width, or heads >= width.
 
     Reference:
-        Levine et al. (2020), as recalled, arXiv:2006.12467.
+        Levine et al. (2020), as recalled, arXiv:2006.12467; docs/proofs.md, section 10.
     """
     if not _is_covered(sizes, any_depth=True) or sizes.depth < 2 or sizes.rank < sizes.width:
         raise BoundError(
@@ -188,14 +198,14 @@ def quadric_lower_bound(sizes: AttentionSizes) -> LowerBound:
         BoundError: if an assumption does not hold.
 
     Reference:
-        ours (proved); docs/errata.md.
+        ours (proved); docs/proofs.md, section 9.
     """
     size = min(sizes.resolved_head_size(), sizes.rank)
     fewest = min(sizes.own, sizes.other)
-    if sizes.depth < 2 or size < 2 or fewest < 2 or sizes.degree != 3:
+    if sizes.depth < 2 or sizes.rank < 2 or fewest < 2 or sizes.degree != 3:
         raise BoundError(
-            "quadric_lower_bound: needs depth >= 2, head size and embedding rank >= 2, at least 2 "
-            f"tokens on each side and degree 3, got depth {sizes.depth}, size {size}, {fewest} "
+            "quadric_lower_bound: needs depth >= 2, embedding rank >= 2, at least 2 tokens on each "
+            f"side and degree 3, got depth {sizes.depth}, embedding rank {sizes.rank}, {fewest} "
             f"tokens, degree {sizes.degree}."
         )
     power = 3 ** (sizes.depth - 1)

@@ -48,7 +48,7 @@ def growth_per_matrix(degree: int | float) -> float:
     Largest at e; among integers at 3, since 3² > 2³.
 
     Reference:
-        Navon (2021), eq. (5) (seed 002).
+        Navon (2021), Attention is optimal building block, eq. (5).
     """
     return math.log(degree) / degree
 
@@ -68,7 +68,7 @@ def best_degree(budget: int) -> DegreeChoice:
         BoundError: if the budget holds no layer.
 
     Reference:
-        Navon (2021), Conclusion 1.1 (seed 002), corrected for integer depth in docs/errata.md.
+        Navon (2021), Conclusion 1.1, corrected for integer depth: docs/proofs.md, section 18.
     """
     require_at_least("best_degree", 2, budget=budget)
     return _best(budget, [(degree, degree) for degree in range(2, _widest(budget) + 1)])
@@ -89,7 +89,7 @@ def best_chain_degree(budget: int) -> DegreeChoice:
         BoundError: if the budget holds no layer.
 
     Reference:
-        ours, after Navon (2021), eq. (2) (seed 002).
+        ours, after Navon (2021), eq. (2); docs/proofs.md, section 18.
     """
     require_at_least("best_chain_degree", 2, budget=budget)
     widest = _widest(budget)
@@ -99,15 +99,17 @@ def best_chain_degree(budget: int) -> DegreeChoice:
 def budgets_where_three_loses(largest: int) -> tuple[int, ...]:
     """Budgets up to `largest` for which a degree other than 3 reaches a larger total degree.
 
+    There are twelve in all, proved by a bound from 38 on and a search below.
+
     Example:
-        >>> budgets_where_three_loses(12)
-        (2, 4, 5, 8, 10, 11)
+        >>> budgets_where_three_loses(100)
+        (2, 4, 5, 8, 10, 11, 14, 16, 17, 20, 26, 32)
 
     Raises:
         BoundError: if there is no budget to look at.
 
     Reference:
-        ours, after Navon (2021), Conclusion 1.1 (seed 002).
+        ours, after Navon (2021), Conclusion 1.1; docs/proofs.md, section 18.
     """
     require_at_least("budgets_where_three_loses", 2, largest=largest)
     return tuple(budget for budget in range(2, largest + 1) if 3 not in best_degree(budget).degrees)

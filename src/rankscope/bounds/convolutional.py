@@ -9,26 +9,30 @@ from rankscope.theorem import LowerBound, Magnitude, Status, Theorem, UpperBound
 
 TENSOR_ANALYSIS = Theorem(
     "Cohen et al. (2016)",
-    "Thm 1",
+    "Thm 1; docs/proofs.md, section 14",
     "1509.05009",
     ("windows of 2", "almost all weights, shared or not"),
-    Status.RECALLED,
+    Status.PROVED_HERE,
 )
 POOLING_LOWER = Theorem(
     "Cohen & Shashua (2017)",
-    "lower bound",
+    "lower bound; docs/proofs.md, section 14",
     "1605.06743",
-    ("almost all weights, not shared",),
-    Status.RECALLED,
+    ("almost all weights, shared or not", "linearly independent templates"),
+    Status.PROVED_HERE,
 )
 POOLING_UPPER = Theorem(
-    "Cohen & Shashua (2017)", "upper bound", "1605.06743", ("all weights",), Status.RECALLED
+    "Cohen & Shashua (2017)",
+    "upper bound; docs/proofs.md, section 14",
+    "1605.06743",
+    ("all weights",),
+    Status.PROVED_HERE,
 )
 CUT = Theorem(
     "Levine et al. (2018)",
-    "minimal cut, a copy tensor counted once",
+    "minimal cut, a copy tensor counted once: docs/proofs.md, section 11",
     "1704.01552",
-    ("all weights", "linearly independent templates"),
+    ("all weights",),
     Status.PROVED_HERE,
 )
 
@@ -132,7 +136,7 @@ def convolutional_upper_bound(circuit: Circuit, left: tuple[int, ...]) -> UpperB
         BoundError: if the left side repeats or leaves the tokens, or a side is empty.
 
     Reference:
-        Levine et al. (2018), arXiv:1704.01552; the proof contracts each side.
+        Levine et al. (2018), arXiv:1704.01552; docs/proofs.md, section 11.
     """
     require_positions("convolutional_upper_bound", left, circuit.pooling.num_tokens)
     size = circuit.num_templates
@@ -159,7 +163,7 @@ def pooling_upper_bound(circuit: Circuit, left: tuple[int, ...]) -> UpperBound:
         BoundError: if the left side repeats or leaves the tokens, or a side is empty.
 
     Reference:
-        Cohen & Shashua (2017), as recalled, arXiv:1605.06743.
+        Cohen & Shashua (2017), arXiv:1605.06743; docs/proofs.md, section 14.
     """
     require_positions("pooling_upper_bound", left, circuit.pooling.num_tokens)
     # Each node: tokens on the left, tokens on the right, bound so far.
@@ -194,7 +198,7 @@ def pooling_lower_bound(circuit: Circuit, left: tuple[int, ...]) -> LowerBound:
         BoundError: if the left side repeats or leaves the tokens, or a side is empty.
 
     Reference:
-        Cohen & Shashua (2017), as recalled, arXiv:1605.06743.
+        Cohen & Shashua (2017), arXiv:1605.06743; docs/proofs.md, section 14.
     """
     require_positions("pooling_lower_bound", left, circuit.pooling.num_tokens)
     split = sum(
@@ -219,8 +223,8 @@ def convolutional_cp_lower_bound(circuit: Circuit) -> LowerBound:
         BoundError: if a window does not hold two.
 
     Reference:
-        Cohen et al. (2016), Thm 1, as recalled, arXiv:1509.05009 (also Isabelle/AFP
-        Deep_Learning).
+        Cohen et al. (2016), Thm 1, arXiv:1509.05009 (also Isabelle/AFP Deep_Learning);
+        docs/proofs.md, section 14.
     """
     for windows in circuit.pooling.levels:
         for window in windows:

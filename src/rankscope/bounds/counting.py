@@ -14,7 +14,7 @@ MAX_FACTORS = 400
 
 COUNTING = Theorem(
     citation="Rankscope, counting bound U",
-    label="spec section 2.1",
+    label="docs/proofs.md, section 7",
     arxiv=None,
     assumptions=(
         "softmax-free self-attention (or a chain of odd degree) without feed-forward layers",
@@ -26,7 +26,7 @@ COUNTING = Theorem(
 
 NARROW = Theorem(
     citation="Rankscope, counting bound U with narrow attention",
-    label="spec section 2.1, third term",
+    label="docs/proofs.md, section 8",
     arxiv=None,
     assumptions=(*COUNTING.assumptions, "the given heads and head size"),
     status=Status.PROVED_HERE,
@@ -53,7 +53,7 @@ def counting_upper_bound(sizes: AttentionSizes) -> UpperBound:
         BoundError: if few tokens need too large a sum; the message names the way out.
 
     Reference:
-        ours (proved), after Levine et al. (2020), arXiv:2006.12467; docs/errata.md.
+        ours (proved), after Levine et al. (2020), arXiv:2006.12467; docs/proofs.md.
     """
     if sizes.own == sizes.other == 1:
         return UpperBound(_binomial(sizes.factors + sizes.rank, sizes.rank), COUNTING)
@@ -75,30 +75,48 @@ def narrow_counting_upper_bound(sizes: AttentionSizes) -> UpperBound:
         BoundError: if the degree is not 3, or there are too many factors to sum over.
 
     Reference:
-        ours (proved), after Levine et al. (2020), arXiv:2006.12467; docs/errata.md.
+        ours (proved), after Levine et al. (2020), arXiv:2006.12467; docs/proofs.md.
     """
     if sizes.degree != 3:
         raise BoundError(
             f"narrow_counting_upper_bound: heads are defined for degree 3, got {sizes.degree}; "
             "use counting_upper_bound."
         )
+    return UpperBound(Magnitude.of(sum(counting_terms(sizes))), NARROW)
+
+
+def counting_terms(sizes: AttentionSizes) -> tuple[int, ...]:
+    r"""The counting bound degree by degree: for each k, how much rank the part y_k can have.
+
+    .. math:: \operatorname{sep}(y_k) \le \min\bigl(h_{inv}(r, b, k),\; h_{cov}(r, a, C - k),\;
+              H^C w_k(d_a)\bigr), \qquad k = 0, \dots, C
+
+    y_k is the part of degree k in the other side's Gram matrix; the third count is for degree 3.
+
+    Example:
+        >>> counting_terms(AttentionSizes(depth=2, width=2))
+        (1, 3, 6, 6, 2)
+
+    Raises:
+        BoundError: if there are too many factors to sum over.
+
+    Reference:
+        ours (proved), after Levine et al. (2020), arXiv:2006.12467; docs/proofs.md.
+    """
     factors, head_size = sizes.factors, sizes.resolved_head_size()
     if factors > MAX_FACTORS:
         raise BoundError(
-            f"narrow_counting_upper_bound: depth {sizes.depth} multiplies {factors:,} factors, "
+            f"counting_terms: depth {sizes.depth} multiplies {factors:,} factors, "
             f"more than {MAX_FACTORS:,}; use counting_upper_bound."
         )
     other, own = _seen_by_other(sizes), _seen_by_own(sizes)
+    terms = [min(other.value(k), own.value(factors - k)) for k in range(factors + 1)]
+    if sizes.degree != 3:
+        return tuple(terms)
     scale = sizes.heads**factors
-    number = sum(
-        min(
-            other.value(k),
-            own.value(factors - k),
-            scale * word_count(factors, k, head_size),
-        )
-        for k in range(factors + 1)
+    return tuple(
+        min(term, scale * word_count(factors, k, head_size)) for k, term in enumerate(terms)
     )
-    return UpperBound(Magnitude.of(number), NARROW)
 
 
 def word_count(length: int, num_other: int, head_size: int) -> int:

@@ -12,9 +12,13 @@ MAX_DEGREE = 10_000
 
 FULLY_CONNECTED = Theorem(
     "Rankscope, degree count",
-    "spec section 2.2 (b), after Navon (2021)",
+    "docs/proofs.md, section 16",
     None,
-    ("layers (W_1 x) * ... * (W_degree x) without activation", "all weights"),
+    (
+        "layers (W_1 x) * ... * (W_degree x) without activation",
+        "the output is one coordinate of the last layer",
+        "all weights",
+    ),
     Status.PROVED_HERE,
 )
 
@@ -40,7 +44,7 @@ def fully_connected_upper_bound(
         BoundError: if a side is empty, or a size is too small or too large.
 
     Reference:
-        ours (proved), after Navon (2021), Comment 3.1 (seed 002).
+        ours (proved), after Navon (2021), Comment 3.1; docs/proofs.md, section 16.
     """
     who = "fully_connected_upper_bound"
     require_at_least(who, 1, num_left=num_left, num_right=num_inputs - num_left, degree=degree)

@@ -131,7 +131,7 @@ def meeting_sum(rising: Count, falling: Count, total: int) -> Magnitude:
         18
 
     Reference:
-        ours, docs/errata.md.
+        ours; docs/proofs.md, section 7.
     """
     crossing = _last(total, lambda k: rising.log_value(k) <= falling.log_value(total - k))
     logarithm = _log_sum(rising.log_total(crossing), falling.log_total(total - crossing - 1))

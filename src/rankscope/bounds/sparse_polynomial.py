@@ -9,14 +9,14 @@ from rankscope.theorem import LowerBound, Magnitude, Status, Theorem, UpperBound
 Exponents = tuple[int, ...]
 MATCHING_UPPER = Theorem(
     "Rankscope, maximum matching",
-    "spec section 2.2 (c)",
+    "docs/proofs.md, section 17",
     None,
     ("all coefficients",),
     Status.PROVED_HERE,
 )
 MATCHING_LOWER = Theorem(
     "Rankscope, maximum matching",
-    "spec section 2.2 (c)",
+    "docs/proofs.md, section 17",
     None,
     ("almost all coefficients",),
     Status.PROVED_HERE,

@@ -7,27 +7,27 @@ from rankscope.theorem import LowerBound, Magnitude, Status, Theorem, UpperBound
 LOWER_QUANTITY = "CP rank and odd-even separation rank"
 KHRULKOV = Theorem(
     "Khrulkov et al. (2018)",
-    "Thm 1",
+    "Thm 1; docs/proofs.md, section 12",
     "1711.00811",
     ("different cores", "even order", "almost all cores"),
-    Status.RECALLED,
+    Status.PROVED_HERE,
 )
 ALKIN = Theorem(
     "Alkin (2024)",
-    "main theorem (seed 001)",
+    "main theorem",
     None,
     ("equal inner cores", "even order", "almost all cores"),
 )
 EQUAL_CORES = Theorem(
     "Rankscope, after Alkin (2024)",
-    "the witness on [r]^d is unitriangular",
+    "docs/proofs.md, section 12",
     None,
     ("equal inner cores", "even order", "almost all cores"),
     Status.PROVED_HERE,
 )
 CUT = Theorem(
     "Levine et al. (2018)",
-    "minimal cut of a chain",
+    "minimal cut of a chain: docs/proofs.md, section 11",
     "1704.01552",
     ("tensor train, equal or different cores", "all cores"),
     Status.PROVED_HERE,
@@ -49,7 +49,7 @@ def different_cores_lower_bound(*, order: int, size: int, bond: int) -> LowerBou
         BoundError: if the order is odd or a size is not positive.
 
     Reference:
-        Khrulkov et al. (2018), Thm 1, as recalled, arXiv:1711.00811.
+        Khrulkov et al. (2018), Thm 1, arXiv:1711.00811; docs/proofs.md, section 12.
     """
     return _lower("different_cores_lower_bound", order, (size, bond), KHRULKOV)
 
@@ -69,7 +69,7 @@ def alkin_lower_bound(*, order: int, size: int, bond: int) -> LowerBound:
         BoundError: if the order is odd or a size is not positive.
 
     Reference:
-        Alkin (2024), main theorem (seed 001).
+        Alkin (2024), Expressive power of tensor-train networks with equal TT-cores, main theorem.
     """
     require_at_least("alkin_lower_bound", 1, bond=bond)
     return _lower("alkin_lower_bound", order, (size, bond - 1), ALKIN)
@@ -92,7 +92,7 @@ def equal_cores_lower_bound(*, order: int, size: int, bond: int) -> LowerBound:
         BoundError: if the order is odd or a size is not positive.
 
     Reference:
-        ours (proved), after Alkin (2024) (seed 001); docs/errata.md.
+        ours (proved), after Alkin (2024); docs/proofs.md, section 12.
     """
     return _lower("equal_cores_lower_bound", order, (size, bond), EQUAL_CORES)
 
@@ -118,7 +118,7 @@ def tensor_train_upper_bound(
         BoundError: if the bonds do not fit the sites, a size is not positive, or a side is empty.
 
     Reference:
-        Levine et al. (2018), arXiv:1704.01552; the proof contracts each side.
+        Levine et al. (2018), arXiv:1704.01552; docs/proofs.md, section 11.
     """
     who = "tensor_train_upper_bound"
     if len(bonds) != len(sizes) - 1:
@@ -146,7 +146,7 @@ def odd_even_upper_bound(*, order: int, size: int, bond: int) -> UpperBound:
         BoundError: if the order is below 2 or a size is not positive.
 
     Reference:
-        Levine et al. (2018), arXiv:1704.01552; formula ours.
+        Levine et al. (2018), arXiv:1704.01552; formula ours: docs/proofs.md, section 11.
     """
     require_at_least("odd_even_upper_bound", 2, order=order)
     require_at_least("odd_even_upper_bound", 1, size=size, bond=bond)
@@ -171,7 +171,7 @@ def left_right_upper_bound(*, order: int, size: int, bond: int) -> UpperBound:
         BoundError: if the order is below 2 or a size is not positive.
 
     Reference:
-        Levine et al. (2018), arXiv:1704.01552; formula ours.
+        Levine et al. (2018), arXiv:1704.01552; formula ours: docs/proofs.md, section 11.
     """
     require_at_least("left_right_upper_bound", 2, order=order)
     require_at_least("left_right_upper_bound", 1, size=size, bond=bond)

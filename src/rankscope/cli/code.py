@@ -19,9 +19,9 @@ def run(
 ) -> None:
     """Print a PyTorch module (or, with --einsum, the einsum program) that equals the picture."""
     from rankscope.cli.resolve import Request, resolve
-    from rankscope.diagrams.pictures.writing import write_atomically
     from rankscope.diagrams.program import einsum_program
     from rankscope.diagrams.source import to_source
+    from rankscope.files import write_atomically
 
     drawable = resolve(Request.of(what, settings, sizes, inputs, parameters))
     text = str(einsum_program(drawable)) if einsum else to_source(drawable)

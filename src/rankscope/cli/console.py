@@ -5,6 +5,8 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from rankscope.separation.measuring.progress import Progress, Report, ignore
+
 
 def print_json(document: Mapping[str, object]) -> None:
     """Print one RFC 8259 document; NaN and infinity are refused, not printed."""
@@ -40,3 +42,29 @@ def working(what: str) -> Iterator[None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         progress.add_task(what, total=None)
         yield
+
+
+@contextmanager
+def reporting(what: str) -> Iterator[Report]:
+    """Give a callback that draws a bar on standard error; quiet when nobody watches."""
+    if not sys.stderr.isatty():
+        yield ignore
+        return
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.percentage:>3.0f}%"),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def report(progress: Progress) -> None:
+            text = f"{what}: {progress.what}"
+            bar.update(task, description=text, completed=progress.done, total=progress.total)
+
+        yield report

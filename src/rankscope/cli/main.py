@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from rankscope.cli import code, console, cost, cut, draw, families
+from rankscope.cli import bounds, code, console, cost, cut, draw, families, rank, verify
 from rankscope.errors import RankscopeError
 
 app = typer.Typer(
@@ -23,6 +23,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: dict[str, Callable[..., None]] = {
+    "rank": rank.run,
+    "bounds": bounds.run,
+    "verify": verify.run,
     "draw": draw.run,
     "cost": cost.run,
     "cut": cut.run,

@@ -9,9 +9,9 @@ from rankscope.diagrams.network import Drawable
 from rankscope.diagrams.pictures.composition import compose
 from rankscope.diagrams.pictures.scene import Scene
 from rankscope.diagrams.pictures.themes import LIGHT, Theme
-from rankscope.diagrams.pictures.writing import write_atomically
 from rankscope.diagrams.stories.storyboard import storyboard
 from rankscope.errors import OutputError
+from rankscope.files import write_atomically
 
 
 @dataclass(frozen=True)

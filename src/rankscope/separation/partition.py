@@ -1,6 +1,7 @@
 """Splitting the inputs of a function in two."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -34,13 +35,14 @@ class Partition:
                 f"Positions are counted from 0, got {negative[0]} in {self.left} and {self.right}."
             )
         for side in (self.left, self.right):
-            repeated = [position for position in side if side.count(position) > 1]
+            repeated = [position for position, count in Counter(side).items() if count > 1]
             if repeated:
                 raise PartitionError(
                     f"A side must hold each position once, got {repeated[0]} "
                     f"{side.count(repeated[0])} times in {side}."
                 )
-        shared = [position for position in self.left if position in self.right]
+        on_the_right = set(self.right)
+        shared = [position for position in self.left if position in on_the_right]
         if shared:
             raise PartitionError(
                 f"The sides of a partition must be disjoint, got {shared[0]} "
@@ -63,7 +65,8 @@ class Partition:
                 f"Partition.of: positions must lie in 0..{order - 1} for order {order}, "
                 f"got {outside[0]} in {chosen}."
             )
-        return cls(chosen, tuple(p for p in range(order) if p not in chosen))
+        members = set(chosen)
+        return cls(chosen, tuple(p for p in range(order) if p not in members))
 
     @classmethod
     def interleaved(cls, order: int) -> "Partition":
@@ -124,5 +127,5 @@ class Partition:
                 f"The partition names position {self.smallest_order - 1}, "
                 f"but order {order} has only the positions 0..{order - 1}."
             )
-        sides = self.left + self.right
+        sides = set(self.positions)
         return tuple(position for position in range(order) if position not in sides)

@@ -1,0 +1,1 @@
+"""Softmax-free attention: by its definition, and fast on additive moments."""

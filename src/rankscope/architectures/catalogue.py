@@ -1,0 +1,233 @@
+"""Networks by name and plain settings, as they stand in certificates.
+
+Settings may come from a stranger's file: names, types and ranges are checked before anything is
+built, and nothing is imported that is not in the table.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from rankscope.architectures.network import PolynomialNetwork
+from rankscope.errors import FamilyError
+
+# The parts of a homogeneous output are told apart by one evaluation for each degree in one side;
+# attention has every other one.
+_MAX_PARTS = 2**12
+
+
+class Kind(ABC):
+    """What a setting may be."""
+
+    @abstractmethod
+    def fits(self, value: object) -> bool:
+        """Whether a value is of this kind."""
+
+
+@dataclass(frozen=True)
+class Integer(Kind):
+    """An integer in a range, both ends included; limits keep every weight array small."""
+
+    low: int
+    high: int
+
+    def fits(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return False
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"an integer in {self.low}..{self.high}"
+
+
+@dataclass(frozen=True)
+class Flag(Kind):
+    """True or false."""
+
+    def fits(self, value: object) -> bool:
+        return isinstance(value, bool)
+
+    def __str__(self) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True)
+class Sequence(Kind):
+    """A tuple, not too long, of one kind."""
+
+    item: Kind
+    at_most: int
+
+    def fits(self, value: object) -> bool:
+        return (
+            isinstance(value, tuple)
+            and len(value) <= self.at_most
+            and all(self.item.fits(entry) for entry in value)
+        )
+
+    def __str__(self) -> str:
+        return f"at most {self.at_most} of: {self.item}"
+
+
+@dataclass(frozen=True)
+class Optional(Kind):
+    """Something, or nothing."""
+
+    something: Kind
+
+    def fits(self, value: object) -> bool:
+        return value is None or self.something.fits(value)
+
+    def __str__(self) -> str:
+        return f"nothing or {self.something}"
+
+
+@dataclass(frozen=True)
+class Either(Kind):
+    """One of two kinds."""
+
+    first: Kind
+    second: Kind
+
+    def fits(self, value: object) -> bool:
+        return self.first.fits(value) or self.second.fits(value)
+
+    def __str__(self) -> str:
+        return f"{self.first}, or {self.second}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a family's class stands, what its settings may be, and the degree of its output."""
+
+    module: str
+    name: str
+    settings: Mapping[str, Kind]
+    max_degree: int | None = None
+
+    def network_class(self) -> type[PolynomialNetwork]:
+        """The class, imported when it is first needed."""
+        found: type[PolynomialNetwork] = getattr(import_module(self.module), self.name)
+        return found
+
+
+_WIDTH = Integer(1, 64)
+_ORDER = Integer(2, 256)
+_DEPTH = Integer(1, 16)
+_CHANNELS = Integer(1, 256)
+_POOLING = Sequence(Sequence(Sequence(Integer(0, 255), 256), 256), 16)
+
+CATALOGUE: Mapping[str, Entry] = {
+    "attention": Entry(
+        "rankscope.architectures.attention.self_attention",
+        "SelfAttention",
+        {
+            "depth": _DEPTH,
+            "width": _WIDTH,
+            "heads": _WIDTH,
+            "head_size": Optional(_WIDTH),
+            "num_tokens": Optional(_ORDER),
+            "embedding_rank": Optional(_WIDTH),
+            "degree": Integer(1, 99),
+            "output_position": Integer(0, 255),
+            "has_positions": Flag(),
+        },
+        max_degree=2 * _MAX_PARTS,
+    ),
+    "tensor-train": Entry(
+        "rankscope.architectures.tensor_train",
+        "TensorTrain",
+        {
+            "order": _ORDER,
+            "size": _WIDTH,
+            "bond": Either(_WIDTH, Sequence(_WIDTH, 255)),
+            "has_equal_cores": Flag(),
+        },
+    ),
+    "shallow": Entry(
+        "rankscope.architectures.shallow",
+        "Shallow",
+        {"order": _ORDER, "size": _WIDTH, "channels": Integer(1, 4096)},
+    ),
+    "convolutional": Entry(
+        "rankscope.architectures.convolutional",
+        "ConvolutionalCircuit",
+        {
+            "num_tokens": _ORDER,
+            "window": _ORDER,
+            "num_templates": _WIDTH,
+            "channels": Sequence(_CHANNELS, 16),
+            "is_shared": Flag(),
+            "pooling": Optional(_POOLING),
+        },
+    ),
+    "recurrent": Entry(
+        "rankscope.architectures.recurrent",
+        "RecurrentCircuit",
+        {
+            "num_tokens": Integer(2, 64),
+            "num_templates": _WIDTH,
+            "channels": _CHANNELS,
+            "depth": _DEPTH,
+            "on_templates": Flag(),
+        },
+    ),
+    "polynomial": Entry(
+        "rankscope.architectures.products",
+        "ProductNetwork",
+        {
+            "num_inputs": _ORDER,
+            "degree": Integer(1, 16),
+            "depth": _DEPTH,
+            "width": Optional(_CHANNELS),
+        },
+        max_degree=_MAX_PARTS,
+    ),
+    "sparse-polynomial": Entry(
+        "rankscope.architectures.sparse_polynomial",
+        "SparsePolynomial",
+        {"terms": Sequence(Sequence(Integer(0, 4096), 64), 4096)},
+    ),
+}
+
+
+def build(family: str, settings: Mapping[str, Any]) -> PolynomialNetwork:
+    """Build the network that has exactly these settings.
+
+    Example:
+        >>> build("shallow", {"order": 3, "size": 2, "channels": 4}).num_positions
+        3
+
+    Raises:
+        FamilyError: if the family is unknown, or the settings are not all and only its own,
+            each in its range.
+        SizeError: if the settings contradict each other.
+    """
+    if family not in CATALOGUE:
+        known = ", ".join(CATALOGUE)
+        raise FamilyError(f"There is no family {ascii(family)[:60]}; there are {known}.")
+    entry = CATALOGUE[family]
+    for name, value in settings.items():
+        if name not in entry.settings:
+            known = ", ".join(entry.settings)
+            raise FamilyError(f"{family} has the settings {known}, got {ascii(name)[:60]}.")
+        if not entry.settings[name].fits(value):
+            raise FamilyError(
+                f"{family}: {name} must be {entry.settings[name]}, got {ascii(value)[:60]}."
+            )
+    missing = [name for name in entry.settings if name not in settings]
+    if missing:
+        raise FamilyError(f"{family}: the settings {', '.join(missing)} are missing.")
+    network = entry.network_class()(**settings)
+    if entry.max_degree is not None and network.input_degree > entry.max_degree:
+        raise FamilyError(
+            f"{family}: the output may have degree {entry.max_degree} at most, "
+            f"got {network.input_degree}. Use fewer or smaller layers."
+        )
+    if network.settings != dict(settings):
+        raise FamilyError(
+            f"{family}: wanted the settings in full, {network.settings}, got {settings}."
+        )
+    return network

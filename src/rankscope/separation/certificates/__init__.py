@@ -1,0 +1,1 @@
+"""What proves a measured rank to someone who trusts nobody."""

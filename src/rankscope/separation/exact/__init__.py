@@ -1,0 +1,1 @@
+"""Exact rank modulo a prime at the speed of float64 linear algebra."""

@@ -1,0 +1,158 @@
+"""Gaussian elimination modulo a prime, a panel of columns at a time.
+
+Every panel is searched for as many independent rows as it has (its pivots); all rows below are
+cleared at once by two matrix products, so nearly all work is BLAS. The cost is that of the rank:
+a panel without pivots is only looked at.
+"""
+
+from dataclasses import dataclass
+
+import numpy
+
+from rankscope.separation.exact.kernels import Matrix, Positions, find_pivots, invert_in_place
+from rankscope.separation.exact.products import panel_width, subtract_product
+
+# A square block of random residues is singular with probability about 1/p; some rows more make
+# it all but sure, even for p = 2, that the first look at a panel of full rank finds all pivots.
+_SPARE_ROWS = 16
+_CHUNK_ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Pivots found together.
+
+    They stand in the rows from `first_row` on and in `columns`; `inverse` is the inverse of the
+    block where those rows and columns meet.
+    """
+
+    first_row: int
+    columns: Positions
+    inverse: Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Echelon:
+    """A matrix after elimination.
+
+    Row i of `residues` was row `row_order[i]` of the matrix; right of its panel it is the row of
+    the echelon form. Entries below the pivots are left as they were and mean nothing.
+    """
+
+    prime: int
+    residues: Matrix
+    row_order: Positions
+    panels: tuple[Panel, ...]
+
+    @property
+    def matrix_rank(self) -> int:
+        """The number of pivots."""
+        return sum(len(panel.columns) for panel in self.panels)
+
+    @property
+    def pivot_rows(self) -> tuple[int, ...]:
+        """Independent rows of the matrix, as many as its rank, ascending."""
+        return tuple(sorted(self.row_order[: self.matrix_rank].tolist()))
+
+    @property
+    def pivot_columns(self) -> tuple[int, ...]:
+        """Independent columns of the matrix, as many as its rank, ascending."""
+        return tuple(sorted(c for panel in self.panels for c in panel.columns.tolist()))
+
+
+def eliminate(residues: Matrix, prime: int, *, num_columns: int | None = None) -> Echelon:
+    """Eliminate a C-contiguous matrix of residues in place.
+
+    Args:
+        residues: entries as `to_residues` makes them; overwritten.
+        prime: below 2^31.
+        num_columns: look for pivots in the first so many columns only (default: in all).
+    """
+    num_rows = residues.shape[0]
+    if num_columns is None:
+        num_columns = residues.shape[1]
+    row_order = numpy.arange(num_rows)
+    panels: list[Panel] = []
+    row, width = 0, panel_width(prime)
+    for start in range(0, num_columns, width):
+        if row == num_rows:
+            break
+        stop = min(start + width, num_columns)
+        found = _search(residues, row, (start, stop), prime)
+        if len(found.rows) == 0:
+            continue
+        inverse = found.inverse[:, _gather(residues, row_order, row, start, found.rows)]
+        panels.append(Panel(row, start + found.columns, inverse))
+        below = row + len(found.rows)
+        factors = numpy.zeros((num_rows - below, len(found.rows)))
+        entries = residues[below:, start:stop][:, found.columns]
+        # The sign: subtracting makes minus the factors, so the inverse is taken with a minus.
+        subtract_product(factors, entries, -inverse, prime)
+        subtract_product(residues, factors, residues[row:below, stop:], prime, corner=(below, stop))
+        row = below
+    return Echelon(prime, residues, row_order, tuple(panels))
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Pivot rows of the matrix, pivot columns of the panel, the inverse where they meet."""
+
+    rows: Positions
+    columns: Positions
+    inverse: Matrix
+
+
+def _search(residues: Matrix, first_row: int, span: tuple[int, int], prime: int) -> _Found:
+    """Find as many independent rows of a panel as it has, from `first_row` on."""
+    panel = residues[:, span[0] : span[1]]
+    width = span[1] - span[0]
+    nothing = numpy.zeros(0, dtype=numpy.int64)
+    found = _Found(nothing, nothing, numpy.zeros((0, 0)))
+    start, stop = first_row, first_row + width + _SPARE_ROWS
+    while start < len(residues) and len(found.rows) < width:
+        block = numpy.array(panel[start:stop], order="C")
+        if len(found.rows):
+            _clear(block, panel, found, prime)
+        if block.any():
+            found = _extend(found, block, panel, start, prime)
+        start, stop = stop, stop + _CHUNK_ROWS
+    return found
+
+
+def _clear(block: Matrix, panel: Matrix, found: _Found, prime: int) -> None:
+    """Subtract from every row of a block its combination of the pivot rows found so far."""
+    factors = numpy.zeros((len(block), len(found.rows)))
+    subtract_product(factors, block[:, found.columns], -found.inverse, prime)
+    subtract_product(block, factors, panel[found.rows], prime)
+
+
+def _extend(found: _Found, block: Matrix, panel: Matrix, start: int, prime: int) -> _Found:
+    """Add the pivots of a block that stands at row `start` of the panel, cleared by the others."""
+    most = min(block.shape)
+    rows, columns = numpy.empty(most, dtype=numpy.int64), numpy.empty(most, dtype=numpy.int64)
+    count = find_pivots(block, float(prime), rows, columns)
+    all_rows = numpy.concatenate([found.rows, start + rows[:count]])
+    all_columns = numpy.concatenate([found.columns, columns[:count]])
+    # Each pivot was non-zero after clearing by the ones before it, so no leading minor vanishes.
+    inverse = numpy.array(panel[all_rows][:, all_columns], order="C")
+    invert_in_place(inverse, float(prime))
+    return _Found(all_rows, all_columns, inverse)
+
+
+def _gather(
+    residues: Matrix, row_order: Positions, first_row: int, first_column: int, rows: Positions
+) -> Positions:
+    """Exchange rows so that the pivot rows come first; return their new order."""
+    count = len(rows)
+    places = rows.copy()
+    is_outside = rows >= first_row + count
+    taken = numpy.zeros(count, dtype=numpy.bool_)
+    taken[rows[~is_outside] - first_row] = True
+    holes = first_row + numpy.flatnonzero(~taken)
+    outside = rows[is_outside]
+    for array in (residues[:, first_column:], row_order):
+        moved = array[outside]
+        array[outside] = array[holes]
+        array[holes] = moved
+    places[is_outside] = holes
+    return numpy.argsort(places)

@@ -1,0 +1,1 @@
+"""Measuring a rank: samples that grow, tiles, workers, checkpoints, and the result."""

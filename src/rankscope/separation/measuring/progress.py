@@ -1,0 +1,24 @@
+"""How far a long computation has come."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step of `total` steps of `what` is finished; the count starts again for each `what`."""
+
+    what: str
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.done:,} of {self.total:,}"
+
+
+Report = Callable[[Progress], None]
+
+
+def ignore(progress: Progress) -> None:
+    """The report of those who do not want to know."""
+    del progress

@@ -1,0 +1,1 @@
+"""The least rank within a distance of a matrix or a function."""

@@ -1,0 +1,186 @@
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.architectures.catalogue import (
+    CATALOGUE,
+    Either,
+    Flag,
+    Integer,
+    Kind,
+    Optional,
+    Sequence,
+    build,
+)
+from rankscope.errors import FamilyError, RankscopeError
+
+SMALL: dict[str, dict[str, Any]] = {
+    "attention": {
+        "depth": 2,
+        "width": 2,
+        "heads": 1,
+        "head_size": 2,
+        "num_tokens": 4,
+        "embedding_rank": None,
+        "degree": 3,
+        "output_position": 0,
+        "has_positions": False,
+    },
+    "tensor-train": {"order": 4, "size": 2, "bond": (2, 3, 2), "has_equal_cores": False},
+    "shallow": {"order": 4, "size": 2, "channels": 3},
+    "convolutional": {
+        "num_tokens": 4,
+        "window": 2,
+        "num_templates": 2,
+        "channels": (2, 2),
+        "is_shared": False,
+        "pooling": None,
+    },
+    "recurrent": {
+        "num_tokens": 4,
+        "num_templates": 2,
+        "channels": 2,
+        "depth": 2,
+        "on_templates": True,
+    },
+    "polynomial": {"num_inputs": 4, "degree": 2, "depth": 2, "width": 4},
+    "sparse-polynomial": {"terms": ((1, 0, 2), (0, 1, 1))},
+}
+
+
+def values_of(kind: Kind) -> st.SearchStrategy[Any]:
+    """Small values of a kind."""
+    if isinstance(kind, Optional):
+        return st.none() | values_of(kind.something)
+    if isinstance(kind, Either):
+        return values_of(kind.first) | values_of(kind.second)
+    if isinstance(kind, Sequence):
+        return st.lists(values_of(kind.item), max_size=4).map(tuple)
+    return st.integers(kind.low, 6) if isinstance(kind, Integer) else st.booleans()
+
+
+@pytest.mark.parametrize("family", CATALOGUE)
+def test_every_family_is_built_from_its_settings(family: str) -> None:
+    network = build(family, SMALL[family])
+    assert network.family == family
+    assert network.settings == SMALL[family]
+
+
+@pytest.mark.parametrize("family", CATALOGUE)
+def test_the_settings_are_the_arguments_of_the_class(family: str) -> None:
+    entry = CATALOGUE[family]
+    arguments = set(inspect.signature(entry.network_class()).parameters)
+    assert set(entry.settings) == arguments - {"generator"}
+
+
+@pytest.mark.parametrize("family", CATALOGUE)
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_settings_that_contradict_each_other_are_errors_of_ours(
+    family: str, data: st.DataObject
+) -> None:
+    kinds = CATALOGUE[family].settings
+    chosen = {name: data.draw(values_of(kind), label=name) for name, kind in kinds.items()}
+    try:
+        network = build(family, chosen)
+    except RankscopeError:
+        return
+    assert network.settings == chosen
+
+
+@pytest.mark.parametrize("family", CATALOGUE)
+@pytest.mark.parametrize(
+    "value", [-1, 2**31, True, None, "1", 1.0, (), (0,) * 300, ((((1,),),),), [1], {}]
+)
+def test_no_setting_takes_everything(family: str, value: object) -> None:
+    for name, kind in CATALOGUE[family].settings.items():
+        if not kind.fits(value):
+            with pytest.raises(FamilyError, match=rf"{family}: {name} must be .*, got "):
+                build(family, {**SMALL[family], name: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "shown"),
+    [
+        (Integer(2, 4), [2, 4], [1, 5, True, "3", 3.0, None], r"an integer in 2..4"),
+        (Flag(), [True, False], [0, 1, None], "true or false"),
+        (Optional(Integer(2, 4)), [None, 3], [False, 5], "nothing or an integer in 2..4"),
+        (
+            Either(Flag(), Integer(2, 4)),
+            [True, 3],
+            [1, None],
+            "true or false, or an integer in 2..4",
+        ),
+        (
+            Sequence(Integer(2, 4), 2),
+            [(), (2, 3)],
+            [(2, 3, 4), (1,), [2], 3],
+            "at most 2 of: an integer in 2..4",
+        ),
+    ],
+)
+def test_kinds_know_their_values(
+    kind: Kind, good: list[object], bad: list[object], shown: str
+) -> None:
+    assert all(kind.fits(value) for value in good)
+    assert not any(kind.fits(value) for value in bad)
+    assert str(kind) == shown
+
+
+def test_an_unknown_family_is_refused() -> None:
+    with pytest.raises(
+        FamilyError, match=r"no family .os\.system.; there are attention, tensor-tra"
+    ):
+        build("os.system", {})
+
+
+def test_unknown_and_missing_settings_are_refused() -> None:
+    with pytest.raises(FamilyError, match="shallow has the settings order, size, channels, got 'g"):
+        build("shallow", {**SMALL["shallow"], "generator": None})
+    with pytest.raises(FamilyError, match="shallow: the settings size, channels are missing"):
+        build("shallow", {"order": 3})
+
+
+def test_settings_are_given_in_full() -> None:
+    with pytest.raises(FamilyError, match=r"wanted the settings in full, .*'width': 4.*, got .*No"):
+        build("polynomial", {**SMALL["polynomial"], "width": None})
+
+
+def test_an_output_of_astronomic_degree_is_refused() -> None:
+    with pytest.raises(FamilyError, match="degree 4096 at most, got 18446744073709551616"):
+        build("polynomial", {"num_inputs": 2, "degree": 16, "depth": 16, "width": 2})
+    with pytest.raises(FamilyError, match="degree 8192 at most, got 43046721"):
+        build("attention", {**SMALL["attention"], "depth": 16})
+
+
+def largest(kind: Kind) -> Any:
+    if isinstance(kind, Optional):
+        return largest(kind.something)
+    if isinstance(kind, Either):
+        return largest(kind.first)
+    return kind.high if isinstance(kind, Integer) else False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("attention", {"degree": 3}),
+        ("tensor-train", {}),
+        ("shallow", {}),
+        ("convolutional", {"pooling": None, "window": 2, "channels": (256,) * 8}),
+        ("recurrent", {}),
+        ("polynomial", {}),
+    ],
+)
+def test_the_largest_settings_do_not_fill_the_memory(family: str, changes: dict[str, Any]) -> None:
+    """Weights in single precision stay below a gigabyte; the meta device allocates none."""
+    entry = CATALOGUE[family]
+    chosen = {name: largest(kind) for name, kind in entry.settings.items()} | changes
+    with torch.device("meta"):
+        network = entry.network_class()(**chosen)
+    assert 4 * sum(parameter.numel() for parameter in network.parameters()) <= 2**30

@@ -1,0 +1,51 @@
+from rankscope.separation.certificates.verdict import Verdict
+
+PROVED = Verdict(
+    is_proved=True,
+    statement="All is well.",
+    lower=3,
+    reason=None,
+    soundness_log2=-119.96,
+    num_minors=2,
+    paths=("1 minor: this way", "1 minor: that way"),
+    seconds=1.23456,
+)
+
+
+def test_the_soundness_error_is_never_understated() -> None:
+    assert PROVED.soundness == "2^-119.9"
+
+
+def test_a_proof_says_what_how_and_how_surely() -> None:
+    assert str(PROVED).splitlines() == [
+        "PROVED: All is well.",
+        "soundness error 2^-119.9",
+        "1 minor: this way",
+        "1 minor: that way",
+    ]
+    assert PROVED.to_dict() == {
+        "verdict": "PROVED",
+        "statement": "All is well.",
+        "lower": 3,
+        "reason": None,
+        "soundness": "2^-119.9",
+        "minors": 2,
+        "paths": ["1 minor: this way", "1 minor: that way"],
+        "seconds": 1.235,
+    }
+
+
+def test_a_failure_says_why() -> None:
+    failed = Verdict(
+        is_proved=False,
+        statement="All is well.",
+        lower=3,
+        reason="it is not.",
+        soundness_log2=None,
+        num_minors=1,
+        paths=("1 minor: this way",),
+        seconds=0.0,
+    )
+    assert str(failed) == "FAILED: it is not.\nNot proved: All is well."
+    assert failed.to_dict()["verdict"] == "FAILED"
+    assert failed.soundness == "0"

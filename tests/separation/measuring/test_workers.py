@@ -1,0 +1,88 @@
+import sys
+import threading
+import time
+from collections.abc import Generator
+
+import pytest
+
+from rankscope.errors import MeasurementError, MissingExtraError
+from rankscope.separation.measuring.workers import BACKENDS, Workers
+
+NUMBERS = list(range(-20, 20))
+EXPECTED = list(enumerate(abs(number) for number in NUMBERS))
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading", "loky"])
+def test_every_backend_gives_every_result_with_its_number(backend: str) -> None:
+    assert sorted(Workers(backend, jobs=2).run(abs, NUMBERS)) == EXPECTED
+
+
+def test_results_come_while_others_are_still_computed() -> None:
+    may_go_on = threading.Event()
+
+    def wait_unless_first(number: int) -> int:
+        if number:
+            assert may_go_on.wait(timeout=60)
+        return number
+
+    results = Workers("threading", jobs=2).run(wait_unless_first, [0, 1])
+    assert next(results) == (0, 0)
+    may_go_on.set()
+    assert list(results) == [(1, 1)]
+
+
+@pytest.mark.parametrize("workers", [Workers("loky", jobs=1), Workers("ray")])
+def test_one_job_or_one_task_is_done_here(workers: Workers) -> None:
+    here: list[int] = []
+    assert list(workers.run(here.append, [7])) == [(0, None)]
+    assert here == [7]
+
+
+@pytest.mark.filterwarnings("ignore:.*adjusting the input task:UserWarning")  # joblib's advice
+def test_giving_up_waits_for_the_threads_at_work_and_starts_no_others() -> None:
+    begun: list[int] = []
+    finished: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number:
+            time.sleep(0.05)  # so that the caller gives up meanwhile
+        finished.append(number)
+
+    results = Workers(jobs=2).run(work, list(range(100)))
+    assert isinstance(results, Generator)
+    next(results)
+    results.close()
+    assert sorted(begun) == sorted(finished)
+    assert len(begun) < 100
+
+
+def test_errors_of_a_task_reach_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(Workers(jobs=2).run(lambda number: 1 // number, [1, 0, 1]))
+
+
+def test_only_clusters_work_in_other_memory() -> None:
+    assert [Workers(backend).is_local for backend in BACKENDS] == [True, True, True, False, False]
+    assert Workers("sequential", jobs=8).num_local == 1
+    assert Workers("threading", jobs=8).num_local == 8
+    assert Workers("loky").num_local >= 1
+
+
+def test_an_unknown_backend_is_refused() -> None:
+    with pytest.raises(MeasurementError, match=r"sequential, threading, .* got 'gpu'"):
+        Workers("gpu")
+
+
+def test_less_than_one_job_is_refused() -> None:
+    with pytest.raises(MeasurementError, match="at least 1 job is needed, got 0"):
+        Workers(jobs=0)
+
+
+@pytest.mark.parametrize(("backend", "package"), [("ray", "ray"), ("dask", "distributed")])
+def test_a_cluster_whose_package_is_missing_names_the_extra(
+    backend: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"{package}, .* 'rankscope\[{backend}\]'"):
+        Workers(backend).run(abs, NUMBERS)
