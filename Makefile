@@ -6,7 +6,7 @@ EXTRAS := draw,paths,ray,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint gallery bench clean
+.PHONY: demo test lint gallery tables bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
@@ -21,6 +21,10 @@ lint: $(INSTALLED)
 
 gallery: $(INSTALLED)
 	$(BIN)/python docs/make_gallery.py
+
+# Add ARGUMENTS=--crown to measure the largest entry again (about ten minutes on two cores).
+tables: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/make_rank_tables.py $(ARGUMENTS)
 
 bench: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
