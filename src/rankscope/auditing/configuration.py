@@ -1,0 +1,85 @@
+"""What an audit knows from a configuration alone: shapes and exact parameter counts.
+
+No torch here: a configuration is audited in well under a second.
+"""
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Exact numbers of parameters by part; a tied tensor is counted once, where it stands first.
+
+    Args:
+        embedding: token, position, type and patch embeddings.
+        attention: queries, keys, values and outputs, with biases and relative positions.
+        feed_forward: both or all three maps of a block, all experts and their routers.
+        normalization: scales and shifts.
+        head: what follows the last block, if it is not tied to the embedding.
+        other: everything else, such as poolers.
+    """
+
+    embedding: int = 0
+    attention: int = 0
+    feed_forward: int = 0
+    normalization: int = 0
+    head: int = 0
+    other: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(asdict(self).values())
+
+    def to_dict(self) -> dict[str, int]:
+        """Plain data for JSON, the total first."""
+        return {"total": self.total, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The shape of a transformer.
+
+    Args:
+        family: which reader understood it, such as "gpt2" or "t5".
+        depth: blocks; of an encoder with a decoder, those of the deeper of the two.
+        width: size of a token vector between blocks.
+        heads: attention heads per block.
+        head_size: size of a head.
+        key_value_heads: fewer than `heads` if keys and values are grouped.
+        feed_forward: inner size of a block's feed-forward part (of one expert).
+        vocabulary: number of token embeddings; None for images.
+        embedding_rank: largest rank that the embedded tokens can have: vocabulary, factorized
+            size, or channels x patch², where smaller than the width; otherwise the width.
+        parameters: exact counts.
+        attention_beyond_width: parameters of attention above heads x head size = width.
+        encoder_depth: blocks of the encoder, where there are two stacks.
+        decoder_depth: blocks of the decoder, where there are two stacks.
+        num_experts: feed-forward experts per block; 1 for dense models.
+    """
+
+    family: str
+    depth: int
+    width: int
+    heads: int
+    head_size: int
+    key_value_heads: int
+    feed_forward: int
+    vocabulary: int | None
+    embedding_rank: int
+    parameters: Parameters
+    attention_beyond_width: int = 0
+    encoder_depth: int | None = None
+    decoder_depth: int | None = None
+    num_experts: int = 1
+
+    @property
+    def attention_width(self) -> int:
+        """Heads x head size."""
+        return self.heads * self.head_size
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON; the parameters stand beside it in an audit."""
+        found = asdict(self)
+        del found["parameters"]
+        return found
