@@ -42,6 +42,7 @@ def extras() -> dict[str, Drawable]:
         "einsum": rankscope.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
         "residual": rankscope.from_module(PerceptronWithResidual().eval(), (10, 64)),
         "convolutional": rankscope.from_module(convolutional.eval(), (1, 3, 8, 8)),
+        "attention-two-layers": rankscope.SelfAttention(depth=2, width=4, heads=2).diagram(),
         "transformer": rankscope.from_module(encoder.eval(), (1, 128, 256)),
     }
 

@@ -1,4 +1,4 @@
-"""A tour in one minute: draw, price, run and read networks. `make demo` runs it.
+"""A tour in one minute: measure, draw, price, run and read networks. `make demo` runs it.
 
 Usage: python examples/tour.py [FOLDER]
 """
@@ -14,6 +14,7 @@ from torch import nn
 
 import rankscope
 from rankscope.diagrams.network import Drawable
+from rankscope.separation import write_certificate
 
 ATTENTION = {"N": 512, "M": 512, "F": 768}
 FORMS: dict[str, Drawable] = {
@@ -31,6 +32,22 @@ PICTURES: dict[str, Drawable] = {
     "single-head.gif": rankscope.family("single-head", **ATTENTION, D=64),
     "einsum.svg": rankscope.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
 }
+
+
+def measure(folder: Path, console: Console) -> None:
+    """How many heads does a width of 4 need? Exact ranks, and a certificate for the last."""
+    split = rankscope.Partition.interleaved(8)
+    table = Table("softmax-free attention, depth 2, width 4", "separation rank", "", box=None)
+    for heads, head_size in ((1, 4), (2, 2), (3, 2), (4, 1)):
+        network = rankscope.SelfAttention(depth=2, width=4, heads=heads, head_size=head_size)
+        measured = rankscope.measure_rank(network, split)
+        certainty = "exact for almost all weights" if measured.is_exact else str(measured)
+        table.add_row(f"heads {heads} x size {head_size}", f"{measured.lower}", certainty)
+    console.print(table)
+    path = folder / "rank-certificate.json"
+    certificate = rankscope.certify(network, split, measured)
+    write_certificate(path, certificate)
+    console.print(f"{path}: {rankscope.verify(certificate)}")
 
 
 def price(console: Console) -> None:
@@ -68,6 +85,7 @@ def main(folder: Path) -> None:
     """Make the pictures and print the numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(soft_wrap=True)
+    measure(folder, console)
     price(console)
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
         for name, drawable in progress.track(PICTURES.items(), description="drawing"):

@@ -46,7 +46,7 @@ def test_the_bound_equals_the_ranks_measured_before_it_was_known(
     head_size=st.integers(1, 4),
     embedding_rank=st.integers(1, 4),
 )
-def test_depth_two_attains_the_bound(
+def test_depth_two_attains_the_bound_up_to_width_four(
     width: int, heads: int, head_size: int, embedding_rank: int
 ) -> None:
     network = SelfAttention(

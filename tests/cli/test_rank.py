@@ -95,6 +95,20 @@ def test_a_false_certificate_fails_and_another_file_is_no_certificate(
     assert main(["verify", str(tmp_path / "none.json")]) == 2
 
 
+def test_an_interrupted_command_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rankscope.architectures.measuring.measure_rank", interrupt)
+    command = "rank attention --depth 1 --width 2"
+    assert main(command.split()) == 130
+    assert capsys.readouterr().err == "rankscope: interrupted\n"
+    assert main([*command.split(), "--checkpoint", str(tmp_path / "kept")]) == 130
+    assert "goes on from its checkpoint" in capsys.readouterr().err
+
+
 def test_numeric_and_epsilon_ranks_of_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "rank attention --depth 2 --width 2 --method numeric")
     assert (found["lower"], found["upper"], found["prime"]) == (18, 18, [])

@@ -33,7 +33,8 @@ def heads_upper_bound(sizes: AttentionSizes) -> UpperBound:
     .. math:: \min_{0 \le t \le S + 1} \; \sum_{i < t} b_i + \sum_{j \le S - t} a_j
 
     with b_i and a_j the numbers of monomials with i (and j) forms outside on the other side (and
-    on the own side, times the entries of W^Q_h x). At depth 2 every case measured attains it.
+    on the own side, times the entries of W^Q_h x). All but one of the cases measured with heads x
+    head size at least the width attain it (docs/separation_rank.md).
 
     Example:
         >>> heads_upper_bound(AttentionSizes(2, 4, heads=4, head_size=1)).value

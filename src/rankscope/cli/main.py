@@ -15,6 +15,8 @@ import typer
 from rankscope.cli import bounds, code, console, cost, cut, draw, families, rank, verify
 from rankscope.errors import RankscopeError
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
+
 app = typer.Typer(
     name="rankscope",
     help="Measure and draw neural networks as tensor networks.",
@@ -68,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_debugging:
             traceback.print_exc()
         return _report(error, as_json="--json" in arguments)
+    if result == INTERRUPTED:
+        kept = "--checkpoint" in arguments
+        console.complain("interrupted" + ("; the same command goes on from its checkpoint." * kept))
     return result if isinstance(result, int) else 0
 
 
