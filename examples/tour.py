@@ -1,8 +1,9 @@
-"""A tour in one minute: measure, draw, price, run and read networks. `make demo` runs it.
+"""A tour in one minute: audit, measure, draw, price, run and read networks. `make demo` runs it.
 
 Usage: python examples/tour.py [FOLDER]
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from torch import nn
 
 import rankscope
 from rankscope.diagrams.network import Drawable
+from rankscope.files import write_atomically
+from rankscope.report.audit_page import audit_to_html
 from rankscope.separation import write_certificate
 
 ATTENTION = {"N": 512, "M": 512, "F": 768}
@@ -32,6 +35,18 @@ PICTURES: dict[str, Drawable] = {
     "single-head.gif": rankscope.family("single-head", **ATTENTION, D=64),
     "einsum.svg": rankscope.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
 }
+
+
+def audit(folder: Path, console: Console) -> None:
+    """The small transformer that comes with the package: findings, and a page to look at."""
+    found = rankscope.audit()
+    console.print(f"An audit of {found.source}, {found.parameters.total:,} parameters:")
+    for finding in found.findings:
+        console.print(f"  {finding.severity.name.lower()}: {finding.title}", markup=False)
+    document = json.dumps(found.to_dict(), indent=2, allow_nan=False)
+    write_atomically(folder / "audit.json", document.encode())
+    write_atomically(folder / "audit.html", audit_to_html(found).encode())
+    console.print(f"Open {folder / 'audit.html'}; all numbers are in {folder / 'audit.json'}\n")
 
 
 def measure(folder: Path, console: Console) -> None:
@@ -85,6 +100,7 @@ def main(folder: Path) -> None:
     """Make the pictures and print the numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(soft_wrap=True)
+    audit(folder, console)
     measure(folder, console)
     price(console)
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:

@@ -16,6 +16,6 @@ def test_the_tour_makes_its_pictures(
     runpy.run_path(str(EXAMPLES / "tour.py"), run_name="__main__")
     printed = capsys.readouterr().out
     names = sorted(path.name for path in Path("pictures").iterdir())
-    assert len(names) == 9
+    assert len(names) == 12
     assert all(name in printed for name in names)
     assert "2,359,296" in printed

@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.architectures.certification import certify as certify
     from rankscope.architectures.certification import verify as verify
     from rankscope.architectures.measuring import measure_rank as measure_rank
+    from rankscope.auditing.auditor import audit as audit
+    from rankscope.auditing.plan import plan as plan
     from rankscope.decompositions.interval import cp_rank as cp_rank
     from rankscope.diagrams.contraction import plan_contraction as plan_contraction
     from rankscope.diagrams.cost import Cost as Cost
@@ -63,6 +65,7 @@ _HOMES = {
     "Step": "diagrams.network",
     "Sum": "diagrams.network",
     "Term": "diagrams.network",
+    "audit": "auditing.auditor",
     "certify": "architectures.certification",
     "cost": "diagrams.cost",
     "cp_rank": "decompositions.interval",
@@ -75,6 +78,7 @@ _HOMES = {
     "measure_rank": "architectures.measuring",
     "minimal_cut": "diagrams.minimal_cut",
     "module_arrays": "diagrams.reading",
+    "plan": "auditing.plan",
     "plan_contraction": "diagrams.contraction",
     "separation_rank": "separation.function_rank",
     "to_einsum": "diagrams.einsum",

@@ -110,8 +110,20 @@ class CheckpointError(RankscopeError, ValueError):
     """A folder is no checkpoint, or that of another measurement."""
 
 
+class ConfigurationError(RankscopeError, ValueError):
+    """A configuration is of an unknown family, or lacks or contradicts what its family needs."""
+
+
+class ModelFileError(RankscopeError, ValueError):
+    """A model cannot be opened: its files are missing, corrupt, unsafe, or of an unknown kind."""
+
+
 class DecompositionError(RankscopeError, ValueError):
     """A tensor, or an option, is not of the kind that a decomposition needs."""
+
+
+class PlanError(RankscopeError, ValueError):
+    """A model was asked to be planned for a budget or with wishes that no shape fits."""
 
 
 def readable(count: int) -> str:

@@ -124,7 +124,7 @@ def test_numeric_and_epsilon_ranks_of_a_family(capsys: pytest.CaptureFixture[str
 
 
 def test_a_function_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "powers.py").write_text(
         "import torch\n"
         "def power():\n"
         "    return lambda inputs: inputs.sum(dim=(1, 2)) ** 3\n"
@@ -137,12 +137,12 @@ def test_a_function_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     torch.save(inputs, tmp_path / "inputs.pt")
     save_file({"inputs": inputs}, tmp_path / "inputs.safetensors")
     for suffix in ("npy", "pt", "safetensors"):
-        assert answer(capsys, f"rank mine:power --data inputs.{suffix}")["lower"] == 4
-    assert answer(capsys, "rank mine:layer --data inputs.pt --output 3")["lower"] == 2
-    assert answer(capsys, "rank mine:power --data inputs.pt --left 0 --epsilon 1e9")["upper"] == 0
-    assert "cannot be measured exactly" in complaint(capsys, "rank mine:power --exact")
-    assert "needs --data FILE" in complaint(capsys, "rank mine:power")
-    assert "--depth does not apply" in complaint(capsys, "rank mine:power --data x --depth 2")
+        assert answer(capsys, f"rank powers:power --data inputs.{suffix}")["lower"] == 4
+    assert answer(capsys, "rank powers:layer --data inputs.pt --output 3")["lower"] == 2
+    assert answer(capsys, "rank powers:power --data inputs.pt --left 0 --epsilon 1e9")["upper"] == 0
+    assert "cannot be measured exactly" in complaint(capsys, "rank powers:power --exact")
+    assert "needs --data FILE" in complaint(capsys, "rank powers:power")
+    assert "--depth does not apply" in complaint(capsys, "rank powers:power --data x --depth 2")
 
 
 @pytest.mark.parametrize(

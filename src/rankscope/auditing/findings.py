@@ -31,8 +31,8 @@ class Finding:
     id: str
     severity: Severity
     title: str
-    value: float
-    threshold: float
+    value: int | float
+    threshold: int | float
     saving: float | None
     reason: str
     reference: str

@@ -12,7 +12,19 @@ from typing import Annotated
 
 import typer
 
-from rankscope.cli import bounds, code, console, cost, cut, draw, families, rank, verify
+from rankscope.cli import (
+    audit,
+    bounds,
+    code,
+    console,
+    cost,
+    cut,
+    draw,
+    families,
+    plan,
+    rank,
+    verify,
+)
 from rankscope.errors import RankscopeError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -25,6 +37,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: dict[str, Callable[..., None]] = {
+    "audit": audit.run,
+    "plan": plan.run,
     "rank": rank.run,
     "bounds": bounds.run,
     "verify": verify.run,

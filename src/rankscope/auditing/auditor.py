@@ -1,0 +1,94 @@
+"""One call from a model to its audit.
+
+>>> import rankscope
+>>> print(rankscope.audit().configuration.family)
+gpt2
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from rankscope.auditing.audit import Audit
+from rankscope.auditing.configuration import Configuration, Parameters
+from rankscope.auditing.contradictions import contradictions
+from rankscope.auditing.embedded import embedded_model
+from rankscope.auditing.parts import part_of
+from rankscope.auditing.reading_configuration import expected_tensors, read_configuration
+from rankscope.auditing.shape_findings import shape_findings
+from rankscope.auditing.sources import OpenedModel, open_model
+from rankscope.auditing.tensors import TensorRow
+from rankscope.auditing.weight_findings import weight_findings
+from rankscope.errors import ConfigurationError
+from rankscope.separation.measuring.progress import Report, ignore
+
+
+def audit(
+    model: object = None,
+    *,
+    family: str | None = None,
+    name: str | None = None,
+    report: Report = ignore,
+) -> Audit:
+    """Audit a model from its configuration, its weights, or both.
+
+    Args:
+        model: a path (folder, configuration, weights), a `torch.nn.Module`, or None for the small
+            transformer that comes with the package.
+        family: how to read the configuration, where it does not say.
+        name: what to call the model in the audit; its path or class by default.
+        report: told after every tensor.
+
+    Example:
+        >>> found = audit()
+        >>> found.configuration.depth, found.findings[0].id
+        (4, 'low-rank')
+
+    Raises:
+        ModelFileError: if there is no model, or it is damaged or unsafe.
+        ConfigurationError: if the configuration cannot be read, or contradicts the weights.
+    """
+    opened = open_model(embedded_model("transformer") if model is None else model)
+    source = name or ("the embedded transformer" if model is None else opened.name)
+    configuration = _configuration(opened, family)
+    rows = _rows(opened, configuration, report)
+    parameters = _counted(rows) if configuration is None else configuration.parameters
+    found = [] if configuration is None else [*shape_findings(configuration)]
+    found += weight_findings(rows, parameters, "" if model is None else source)
+    found.sort(key=lambda finding: -finding.severity)
+    return Audit(source, configuration, parameters, tuple(found), rows)
+
+
+def _configuration(opened: OpenedModel, family: str | None) -> Configuration | None:
+    if opened.config is None:
+        return None
+    configuration = read_configuration(opened.config, family=family, who=opened.name)
+    if opened.tensors is not None:
+        expected = expected_tensors(opened.config, family=family, who=opened.name)
+        actual = {entry.name: entry.shape for entry in opened.tensors.entries}
+        wrong = contradictions(expected, actual)
+        if wrong:
+            raise ConfigurationError(
+                f"{opened.name}: the configuration contradicts the weights: {wrong[0]}"
+                + (f" ({len(wrong) - 1} more)." if len(wrong) > 1 else "")
+            )
+    return configuration
+
+
+def _rows(
+    opened: OpenedModel, configuration: Configuration | None, report: Report
+) -> tuple[TensorRow, ...]:
+    if opened.tensors is None:
+        return ()
+    from rankscope.auditing.weights import audit_weights  # loads torch
+
+    return audit_weights(opened.tensors, configuration, report=report)
+
+
+def _counted(rows: Sequence[TensorRow]) -> Parameters:
+    """Parameters of the weights by part; copies are counted once."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if row.same_as is None:
+            counts[part_of(row.name)] += math.prod(row.shape)
+    return Parameters(**counts)

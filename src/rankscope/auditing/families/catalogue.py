@@ -1,0 +1,128 @@
+"""All families, and which one a document is of."""
+
+import re
+from collections.abc import Mapping
+
+from rankscope.auditing.families.bert import BERT_FAMILIES
+from rankscope.auditing.families.experts import EXPERT_FAMILIES
+from rankscope.auditing.families.family import SIZES, Family
+from rankscope.auditing.families.fused import FUSED_FAMILIES
+from rankscope.auditing.families.gpt import GPT_FAMILIES
+from rankscope.auditing.families.latent import LATENT_FAMILIES
+from rankscope.auditing.families.llama import LLAMA_FAMILIES
+from rankscope.auditing.families.opt import OPT_FAMILIES
+from rankscope.auditing.families.phi import PHI_FAMILIES
+from rankscope.auditing.families.t5 import T5_FAMILIES
+from rankscope.auditing.families.vit import VIT_FAMILIES
+from rankscope.errors import ConfigurationError
+
+FAMILIES: Mapping[str, Family] = {
+    family.name: family
+    for family in (
+        *GPT_FAMILIES,
+        *OPT_FAMILIES,
+        *T5_FAMILIES,
+        *BERT_FAMILIES,
+        *LLAMA_FAMILIES,
+        *FUSED_FAMILIES,
+        *EXPERT_FAMILIES,
+        *LATENT_FAMILIES,
+        *PHI_FAMILIES,
+        *VIT_FAMILIES,
+    )
+}
+_BY_MODEL_TYPE = {
+    model_type: family
+    for family in FAMILIES.values()
+    for model_type in (family.name, *family.model_types)
+}
+# Keys under which several models, or one at a deeper level, are described.
+_NESTED = {
+    "text_config": "it joins several models, each under a key of its own",
+    "vision_config": "it joins several models, each under a key of its own",
+    "img_processor": "it joins a language model with an image model of unknown sizes",
+    "init_args": "its sizes stand one level deeper",
+}
+_SHOWN = 60  # characters of a stranger's word, at most
+
+
+def find_family(document: Mapping[str, object], *, family: str | None, who: str) -> Family:
+    """The family named by `model_type`, else by `architectures` or the keys, else by `family`.
+
+    `family` decides where nothing but the keys speaks (DistilBERT and RoBERTa can have the keys of
+    BERT) or where `model_type` is unknown; it may not contradict a known `model_type`.
+
+    Raises:
+        ConfigurationError: if none fits, or two contradict each other.
+    """
+    _refuse_nested(document, who)
+    wanted = None if family is None else _family_named(family, who)
+    stated = _stated(document)
+    if wanted and stated and wanted != stated:
+        raise ConfigurationError(
+            f"{who}: its model_type is that of family {stated.name!r}, but {wanted.name!r} was "
+            "asked for. Leave the family out, or correct the model_type."
+        )
+    found = wanted or stated
+    if found is None and document.get("model_type") is None:
+        found = _by_keys(document)
+    if found is None:
+        raise _unknown(document, who)
+    return found
+
+
+def _refuse_nested(document: Mapping[str, object], who: str) -> None:
+    for key, reason in _NESTED.items():
+        if key in document:
+            name = ascii(document.get("model_type", document.get("init_class")))[:_SHOWN]
+            raise ConfigurationError(
+                f"{who}: a model of type {name} with the key {key} is not read: {reason}. "
+                "Give the part with hidden_size and num_hidden_layers as a file of its own."
+            )
+
+
+def _family_named(family: str, who: str) -> Family:
+    if family not in _BY_MODEL_TYPE:
+        raise ConfigurationError(
+            f"{who}: the family {ascii(family)[:_SHOWN]} is not known; "
+            f"known are {', '.join(sorted(FAMILIES))}."
+        )
+    return _BY_MODEL_TYPE[family]
+
+
+def _stated(document: Mapping[str, object]) -> Family | None:
+    """What `model_type` says, or the first of `architectures` if there is none."""
+    model_type = document.get("model_type")
+    if isinstance(model_type, str):
+        return _BY_MODEL_TYPE.get(model_type)
+    architectures = document.get("architectures")
+    if model_type is not None or not isinstance(architectures, list) or not architectures:
+        return None
+    # Such as Qwen2MoeForCausalLM, of model_type qwen2_moe.
+    first = re.sub(r"(For[A-Z]\w*|LMHeadModel|EncoderModel|Model)$", "", str(architectures[0]))
+    plain = {re.sub("[-_]", "", name): family for name, family in _BY_MODEL_TYPE.items()}
+    return plain.get(first.lower())
+
+
+def _by_keys(document: Mapping[str, object]) -> Family | None:
+    """The family with the most telling keys among those whose keys are all there."""
+    fitting = [
+        family
+        for family in FAMILIES.values()
+        if family.telling_keys and all(key in document for key in family.telling_keys)
+    ]
+    return max(fitting, key=lambda family: len(family.telling_keys), default=None)
+
+
+def _unknown(document: Mapping[str, object], who: str) -> ConfigurationError:
+    model_type = document.get("model_type")
+    if model_type is None:
+        reason = "it has no model_type, and its keys fit no family or several"
+    else:
+        reason = f"its model_type {ascii(model_type)[:_SHOWN]} is not known"
+    missing = [key for key in SIZES if document.get(key) is None]
+    lack = f" It lacks {', '.join(missing)}, which most families have." if missing else ""
+    return ConfigurationError(
+        f"{who}: of no family that can be read: {reason}.{lack} "
+        f"If its tensors are those of a known family, name it: {', '.join(sorted(FAMILIES))}."
+    )

@@ -1,0 +1,181 @@
+"""LLaMA and its many relatives: normalized, gated blocks whose maps have the same names."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rankscope.auditing.configuration import Configuration
+from rankscope.auditing.families.blocks import feed_forward, separate_attention
+from rankscope.auditing.families.decoder import Frame, decoder
+from rankscope.auditing.families.family import Family, Tensors, read_sizes
+from rankscope.auditing.families.fields import Fields
+from rankscope.auditing.families.tensor_list import ExpectedTensor, Part
+
+_AROUND_BOTH = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
+
+
+@dataclass(frozen=True)
+class GatedBlock:
+    """A block of LLaMA's kind; relatives differ in biases and in normalized queries and keys.
+
+    Args:
+        sizes: of the model.
+        has_bias: whether queries, keys and values have one.
+        has_output_bias: whether the heads' output has one.
+        has_feed_forward_bias: whether all three feed-forward maps have one.
+        head_norms: shapes of `q_norm` and `k_norm`, or None.
+    """
+
+    sizes: Configuration
+    has_bias: bool = False
+    has_output_bias: bool = False
+    has_feed_forward_bias: bool = False
+    head_norms: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    def __call__(self, name: str, number: int) -> Iterator[ExpectedTensor]:
+        """All maps of a block."""
+        yield from self.attention(name)
+        yield from gated(
+            self.sizes, f"{name}.mlp", self.sizes.feed_forward, bias=self.has_feed_forward_bias
+        )
+
+    def attention(self, name: str) -> Iterator[ExpectedTensor]:
+        """Attention alone, for relatives with other feed-forward maps."""
+        name = f"{name}.self_attn"
+        names = (f"{name}.q_proj", f"{name}.k_proj", f"{name}.v_proj", f"{name}.o_proj")
+        yield from separate_attention(
+            self.sizes, names, bias=self.has_bias, output_bias=self.has_output_bias
+        )
+        for side, shape in zip("qk", self.head_norms or (), strict=False):
+            yield ExpectedTensor(f"{name}.{side}_norm.weight", shape, Part.NORMALIZATION)
+
+
+def gated(
+    sizes: Configuration, name: str, inner: int, *, bias: bool = False
+) -> Iterator[ExpectedTensor]:
+    """Two maps up, one of them a gate, and one down."""
+    names = (f"{name}.gate_proj", f"{name}.up_proj", f"{name}.down_proj")
+    yield from feed_forward(sizes.width, inner, names, bias=bias)
+
+
+def is_tied(fields: Fields, *, default: bool = False) -> bool:
+    """Whether the output matrix is the embedding; the default is the family's."""
+    return fields.flag("tie_word_embeddings", default=default)
+
+
+def one_norm_per_head(sizes: Configuration) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """One normalization of size head size, shared by all heads, for queries and one for keys."""
+    return (sizes.head_size,), (sizes.head_size,)
+
+
+def _llama(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
+    block = GatedBlock(
+        sizes,
+        has_bias=bias,
+        has_output_bias=bias,
+        has_feed_forward_bias=fields.flag("mlp_bias", default=False),
+    )
+    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+
+
+def _plain(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes = read_sizes(fields)
+    return sizes, decoder(sizes, Frame(is_tied(fields)), GatedBlock(sizes))
+
+
+def _qwen2(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes = read_sizes(fields)
+    return sizes, decoder(sizes, Frame(is_tied(fields)), GatedBlock(sizes, has_bias=True))
+
+
+def qwen3_block(fields: Fields, sizes: Configuration) -> GatedBlock:
+    """Normalized queries and keys; biases as the document says."""
+    bias = fields.flag("attention_bias", default=False)
+    return GatedBlock(sizes, bias, bias, head_norms=one_norm_per_head(sizes))
+
+
+def _qwen3(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes = read_sizes(fields, head_size=128)
+    return sizes, decoder(sizes, Frame(is_tied(fields)), qwen3_block(fields, sizes))
+
+
+def _gemma(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields, head_size=256), fields.flag("attention_bias", default=False)
+    frame = Frame(is_tied(fields, default=True))
+    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias))
+
+
+def _gemma2(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields, head_size=256), fields.flag("attention_bias", default=False)
+    frame = Frame(is_tied(fields, default=True), norms=_AROUND_BOTH)
+    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias))
+
+
+def _gemma3(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes = read_sizes(fields, head_size=256)
+    frame = Frame(is_tied(fields, default=True), norms=_AROUND_BOTH)
+    return sizes, decoder(sizes, frame, qwen3_block(fields, sizes))
+
+
+def _olmo2(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
+    shapes = (sizes.attention_width,), (sizes.key_value_heads * sizes.head_size,)
+    frame = Frame(is_tied(fields), norms=("post_attention_layernorm", "post_feedforward_layernorm"))
+    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias, head_norms=shapes))
+
+
+def _internlm(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields), fields.flag("bias", default=True)
+    return sizes, decoder(sizes, Frame(is_tied(fields)), GatedBlock(sizes, bias, bias))
+
+
+def _orion(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
+    frame = Frame(is_tied(fields), has_norm_bias=True)
+    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias))
+
+
+def _cohere(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
+    shapes = (sizes.heads, sizes.head_size), (sizes.key_value_heads, sizes.head_size)
+    norms = shapes if fields.flag("use_qk_norm", default=False) else None
+    frame = Frame(is_tied(fields, default=True), norms=("input_layernorm",))
+    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias, head_norms=norms))
+
+
+def _stablelm(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes = read_sizes(fields)
+    is_parallel = fields.flag("use_parallel_residual", default=False)
+    norms = ("input_layernorm",) if is_parallel else Frame.norms
+    maps = GatedBlock(sizes, has_bias=fields.flag("use_qkv_bias", default=False))
+    has_head_norms = fields.flag("qk_layernorm", default=False)
+
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        yield from maps(name, number)
+        for side, heads in (("q", sizes.heads), ("k", sizes.key_value_heads)):
+            for head in range(heads if has_head_norms else 0):
+                one = f"{name}.self_attn.{side}_layernorm.norms.{head}.weight"
+                yield ExpectedTensor(one, (sizes.head_size,), Part.NORMALIZATION)
+
+    return sizes, decoder(sizes, Frame(is_tied(fields), norms, has_norm_bias=True), block)
+
+
+LLAMA_FAMILIES = (
+    Family("llama", _llama),
+    Family("mistral", _plain, model_types=("ministral3",)),
+    Family("qwen2", _qwen2),
+    Family("qwen3", _qwen3),
+    Family("gemma", _gemma),
+    Family("gemma2", _gemma2),
+    Family("gemma3", _gemma3, model_types=("gemma3_text",)),
+    Family("olmo2", _olmo2),
+    Family("internlm", _internlm),
+    Family("orion", _orion),
+    Family("cohere", _cohere),
+    Family("stablelm", _stablelm, model_types=("stablelm_epoch",)),
+)

@@ -1,0 +1,131 @@
+"""`rankscope audit`: what a model's configuration and weights say about it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankscope.cli import console
+from rankscope.cli.options import Json
+
+SHOWN_TENSORS = 12
+
+
+def run(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="A folder or config.json (Hugging Face style), .safetensors, .pt, or "
+            "package.module:factory; nothing for the embedded transformer.",
+            show_default=False,
+        ),
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="How to read a configuration that does not say.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write audit.json and audit.html into this folder."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Parameters by part, bottlenecks, spectra, and findings with the command that acts on them."""
+    from rankscope.auditing.auditor import audit
+
+    with console.reporting("auditing") as report:
+        found = audit(_opened(model), family=family, name=model, report=report)
+    written = [] if output is None else _write(found, output)
+    if as_json:
+        console.print_json(found.to_dict())
+        return
+    _print(found)
+    for path in written:
+        print(path)
+
+
+def _opened(model: str | None) -> object:
+    if model is None or ":" not in model or Path(model).exists():
+        return model
+    from rankscope.cli.factories import call_factory
+
+    return call_factory(model)
+
+
+def _write(found: Any, folder: Path) -> list[Path]:
+    import json
+
+    from rankscope.errors import OutputError
+    from rankscope.files import write_atomically
+    from rankscope.report.audit_page import audit_to_html
+
+    texts = {
+        "audit.json": json.dumps(found.to_dict(), indent=2, allow_nan=False, ensure_ascii=False),
+        "audit.html": audit_to_html(found),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot make the folder {folder}: {error.strerror}.") from error
+    for name, text in texts.items():
+        write_atomically(folder / name, text.encode())
+    return [folder / name for name in texts]
+
+
+def _print(found: Any) -> None:
+    shape = found.configuration
+    print(found.source)
+    if shape is not None:
+        print(
+            f"{shape.family}, depth {shape.depth}, width {shape.width:,}, {shape.heads} heads of "
+            f"{shape.head_size}, embedding rank {shape.embedding_rank:,}"
+        )
+    total = max(1, found.parameters.total)
+    counts = found.parameters.to_dict()
+    console.print_columns(
+        [
+            (name.replace("_", " "), f"{count:,}", f"{count / total:.1%}")
+            for name, count in counts.items()
+        ],
+        numbers=(1, 2),
+    )
+    for finding in found.findings:
+        print(f"\n[{finding.severity.name.lower()}] {_printable(finding.title)}")
+        print(f"  {finding.reason}")
+        print(f"  {finding.reference}")
+        print(f"  $ {finding.command}")
+    _print_tensors(found.tensors)
+
+
+def _print_tensors(tensors: Any) -> None:
+    """The matrices that are furthest below full rank."""
+    seen = [
+        (matrix.effective_rank / max(1, matrix.num_values), row, matrix)
+        for row in tensors
+        if row.same_as is None
+        for matrix in row.matrices
+        if matrix.name == ""
+    ]
+    if not seen:
+        return
+    seen.sort(key=lambda entry: entry[0])
+    print(f"\n{len(tensors)} tensors; lowest effective rank over full rank:")
+    console.print_columns(
+        [("tensor", "shape", "effective", "99 %", "full", "largest")]
+        + [
+            (
+                _printable(row.name),
+                " x ".join(map(str, row.shape)),
+                f"{matrix.effective_rank:.1f}",
+                f"{matrix.rank_at['99']:,}",
+                f"{matrix.num_values:,}",
+                f"{matrix.largest:.3g}",
+            )
+            for _, row, matrix in seen[:SHOWN_TENSORS]
+        ],
+        numbers=(2, 3, 4, 5),
+    )
+
+
+def _printable(name: str) -> str:
+    """A name from a stranger's file, without control characters for the terminal."""
+    return name if name.isprintable() else ascii(name)

@@ -1,0 +1,1 @@
+"""Results as pages to read: plain data in, text out."""

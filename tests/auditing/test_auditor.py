@@ -1,0 +1,103 @@
+"""One call from a model to its audit."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import rankscope
+from rankscope.auditing.auditor import audit
+from rankscope.auditing.reading_configuration import expected_tensors
+from rankscope.errors import ConfigurationError, ModelFileError
+
+GPT2: dict[str, object] = {
+    "model_type": "gpt2",
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 8,
+    "vocab_size": 20,
+}
+
+
+def write_model(folder: Path, config: dict[str, object]) -> Path:
+    generator = torch.Generator().manual_seed(0)
+    tensors = {
+        tensor.name: torch.randn(tensor.shape, generator=generator)
+        for tensor in expected_tensors(config)
+        if not tensor.is_tied
+    }
+    folder.mkdir(exist_ok=True)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def test_a_folder_is_audited_from_its_shape_and_its_weights(tmp_path: Path) -> None:
+    found = audit(write_model(tmp_path / "model", GPT2))
+    assert found.configuration is not None
+    assert (found.configuration.depth, found.configuration.width) == (2, 16)
+    stored = sum(torch.tensor(row.shape).prod().item() for row in found.tensors)
+    assert found.parameters.total == stored
+    assert all(row.matrices or row.reason for row in found.tensors)
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert document["parameters"]["total"] == found.parameters.total
+    assert [finding["id"] for finding in document["findings"]]
+
+
+def test_weights_alone_are_counted_by_part(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", GPT2)
+    alone = audit(folder / "model.safetensors")
+    assert alone.configuration is None
+    assert alone.parameters == audit(folder).parameters
+
+
+def test_a_configuration_alone_has_no_tensors(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", GPT2)
+    found = audit(folder / "config.json")
+    assert found.tensors == ()
+    assert "depth-regime" in [finding.id for finding in found.findings]
+
+
+def test_a_module_and_a_saved_state_are_audited(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8, 4))
+    found = audit(module, name="mine")
+    assert found.source == "mine"
+    assert found.parameters.total == sum(weight.numel() for weight in module.parameters())
+    torch.save(module.state_dict(), tmp_path / "model.pt")
+    assert audit(tmp_path / "model.pt").parameters == found.parameters
+
+
+def test_the_weightiest_finding_comes_first(tmp_path: Path) -> None:
+    config = {**GPT2, "vocab_size": 4}
+    found = audit(write_model(tmp_path / "model", config))
+    assert found.findings[0].id == "embedding-bottleneck"
+    severities = [finding.severity for finding in found.findings]
+    assert severities == sorted(severities, reverse=True)
+
+
+def test_a_configuration_that_contradicts_its_weights_names_both_numbers(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", GPT2)
+    (folder / "config.json").write_text(json.dumps({**GPT2, "n_layer": 3}), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"3 blocks in the configuration, but 2"):
+        audit(folder)
+    wider = {**GPT2, "n_embd": 32}
+    (folder / "config.json").write_text(json.dumps(wider), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"contradicts the weights.*32.*16.*more"):
+        audit(folder)
+
+
+def test_nothing_is_audited_where_there_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="holds no model"):
+        audit(tmp_path)
+
+
+def test_the_embedded_transformer_is_the_default() -> None:
+    found = rankscope.audit()
+    assert found.source == "the embedded transformer"
+    assert found.configuration is not None
+    assert found.configuration.family == "gpt2"
+    assert len(found.tensors) > 10

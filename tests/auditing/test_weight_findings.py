@@ -1,0 +1,82 @@
+"""Findings from spectra."""
+
+import shlex
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.auditing.configuration import Parameters
+from rankscope.auditing.findings import Finding
+from rankscope.auditing.tensors import MatrixRow, TensorRow
+from rankscope.auditing.weight_findings import factored_saving, weight_findings
+from rankscope.cli.main import main
+
+FLAT = MatrixRow(
+    name="",
+    shape=(40, 30),
+    num_values=30,
+    singular_values=(1.0,) * 30,
+    largest=1.0,
+    frobenius=30**0.5,
+    numeric_rank=30,
+    stable_rank=30.0,
+    effective_rank=30.0,
+    entropy=1.0,
+    rank_at={"50": 15, "90": 27, "95": 29, "99": 30},
+    random_edge=1.5,
+    outliers=0,
+    random_distance=0.5,
+)
+ROW = TensorRow("layer.weight", "feed_forward", (40, 30), "float32", (FLAT,))
+
+
+def findings(*rows: TensorRow) -> dict[str, Finding]:
+    found = weight_findings(rows, Parameters(feed_forward=1200), "my model")
+    return {finding.id: finding for finding in found}
+
+
+def test_a_flat_matrix_gives_nothing_to_say() -> None:
+    assert findings(ROW) == {}
+
+
+def test_a_low_rank_is_advice_with_the_parameters_two_factors_save() -> None:
+    low = replace(FLAT, rank_at={**FLAT.rank_at, "99": 5})
+    finding = findings(replace(ROW, matrices=(low,)))["low-rank"]
+    assert (finding.value, finding.threshold) == (5, 30)
+    assert finding.saving == round((1200 - 5 * 70) / 1200, 4)
+    assert main(shlex.split(finding.command)[1:]) == 0
+
+
+@settings(deadline=None)
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 50))
+def test_the_saving_of_two_factors_is_what_they_lack(rows: int, columns: int, rank: int) -> None:
+    matrix = replace(FLAT, shape=(rows, columns), rank_at={"99": rank})
+    left, right = rows * rank, rank * columns
+    assert factored_saving(matrix) == max(0, rows * columns - left - right)
+
+
+def test_copies_are_counted_once_and_never_as_low_rank() -> None:
+    low = replace(FLAT, rank_at={**FLAT.rank_at, "99": 5})
+    copy = replace(ROW, name="head.weight", same_as="layer.weight", matrices=(low,))
+    found = findings(ROW, copy)
+    assert set(found) == {"copies"}
+    assert found["copies"].value == 1
+    assert found["copies"].saving == 0.5
+    assert "'my model'" in found["copies"].command
+
+
+def test_spikes_and_random_spectra_are_notes() -> None:
+    spiked = replace(FLAT, largest=30.0)
+    random = replace(FLAT, random_distance=0.01)
+    found = findings(
+        replace(ROW, matrices=(spiked,)), replace(ROW, name="other", matrices=(random,))
+    )
+    assert found["spikes"].value == 20.0
+    assert found["near-random"].value == 1
+    assert "other" in found["near-random"].title
+
+
+def test_numbers_that_are_not_finite_are_a_warning() -> None:
+    broken = replace(ROW, matrices=(), reason="3 of 1,200 entries are not finite")
+    assert findings(broken)["not-finite"].value == 1

@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.auditing.audit import Audit
+from rankscope.report.wording import (
+    model_name,
+    model_sentence,
+    percent,
+    readable,
+    shape_text,
+    spoken_count,
+)
+
+
+@settings(deadline=None)
+@given(st.integers(-(10**14), 10**14))
+def test_integers_are_written_out_in_full(value: int) -> None:
+    assert int(readable(value).replace(",", "")) == value
+
+
+@settings(deadline=None)
+@given(st.floats(-1e300, 1e300, allow_subnormal=False))
+def test_no_number_is_off_by_more_than_half_of_its_fourth_digit(value: float) -> None:
+    assert abs(float(readable(value).replace(",", "")) - value) <= 5.001e-4 * abs(value)
+
+
+def test_what_is_not_finite_is_called_so() -> None:
+    assert readable(float("nan")) == readable(float("-inf")) == "not finite"
+
+
+def test_small_shares_keep_a_digit() -> None:
+    assert [percent(share) for share in (0.0, 1.0, 0.00051)] == ["0.0 %", "100.0 %", "0.05 %"]
+
+
+def test_counts_are_spoken_in_their_scale() -> None:
+    spoken = [spoken_count(count) for count in (999_999, 1_000_000, 2 * 10**9, 3 * 10**12)]
+    assert spoken == ["999,999", "1 million", "2 billion", "3 trillion"]
+
+
+def test_shapes_have_a_cross_between_sizes() -> None:
+    assert shape_text((30522, 768)) == "30,522 × 768"
+
+
+def test_the_name_is_the_last_part_of_the_source(transformer: Audit) -> None:
+    assert model_name(transformer) == "small-llama"
+    assert model_name(replace(transformer, source="/")) == "/"
+
+
+def test_the_sentence_names_every_size(transformer: Audit) -> None:
+    assert model_sentence(transformer) == (
+        "A transformer of the llama family: 6 blocks on vectors of width 48, each with 4 attention "
+        "heads of size 12 and a feed-forward part of inner size 192. It knows 160 tokens. "
+        "The weights hold 26 tensors."
+    )
+
+
+def test_the_sentence_says_what_is_special(shape_only: Audit) -> None:
+    assert shape_only.configuration is not None
+    special = replace(
+        shape_only.configuration,
+        encoder_depth=6,
+        decoder_depth=5,
+        key_value_heads=2,
+        num_experts=8,
+        vocabulary=None,
+    )
+    sentence = model_sentence(replace(shape_only, configuration=special))
+    assert "6 blocks that read and 5 that write" in sentence
+    assert "share keys and values in 2 groups" in sentence
+    assert "8 feed-forward experts of inner size 192" in sentence
+    assert "It reads images." in sentence
+
+
+def test_weights_alone_say_that_they_are_alone(convolutional: Audit) -> None:
+    sentence = "4 tensors; nothing says how they are connected."
+    assert model_sentence(convolutional) == sentence
