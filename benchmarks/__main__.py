@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-NAMES = ("drawing", "contraction", "modular_rank", "attention", "cp")
+NAMES = ("drawing", "contraction", "modular_rank", "attention", "cp", "audit")
 
 
 def machine() -> dict[str, object]:

@@ -71,6 +71,11 @@ def test_a_module_and_a_saved_state_are_audited(tmp_path: Path) -> None:
     assert audit(tmp_path / "model.pt").parameters == found.parameters
 
 
+def test_statistics_of_batches_are_no_parameters() -> None:
+    module = nn.Sequential(nn.Conv2d(2, 4, 3, stride=2), nn.BatchNorm2d(4))
+    assert audit(module).parameters.total == sum(weight.numel() for weight in module.parameters())
+
+
 def test_the_weightiest_finding_comes_first(tmp_path: Path) -> None:
     config = {**GPT2, "vocab_size": 4}
     found = audit(write_model(tmp_path / "model", config))

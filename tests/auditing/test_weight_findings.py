@@ -77,6 +77,14 @@ def test_spikes_and_random_spectra_are_notes() -> None:
     assert "other" in found["near-random"].title
 
 
+def test_packed_parts_count_and_derived_matrices_do_not() -> None:
+    low = replace(FLAT, rank_at={**FLAT.rank_at, "99": 5})
+    query, product = replace(low, name="query"), replace(low, name="head 0: query-key")
+    operator = replace(low, name="operator on 8 x 8")
+    assert set(findings(replace(ROW, matrices=(query,)))) == {"low-rank"}
+    assert findings(replace(ROW, matrices=(FLAT, product, operator))) == {}
+
+
 def test_numbers_that_are_not_finite_are_a_warning() -> None:
     broken = replace(ROW, matrices=(), reason="3 of 1,200 entries are not finite")
     assert findings(broken)["not-finite"].value == 1

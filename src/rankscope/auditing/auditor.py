@@ -22,6 +22,9 @@ from rankscope.auditing.weight_findings import weight_findings
 from rankscope.errors import ConfigurationError
 from rankscope.separation.measuring.progress import Report, ignore
 
+# What batch normalization counts while it trains; nobody learns these by descent.
+_STATISTICS = ("running_mean", "running_var")
+
 
 def audit(
     model: object = None,
@@ -51,7 +54,7 @@ def audit(
     opened = open_model(embedded_model("transformer") if model is None else model)
     source = name or ("the embedded transformer" if model is None else opened.name)
     configuration = _configuration(opened, family)
-    rows = _rows(opened, configuration, report)
+    rows = _rows(model, opened, configuration, report)
     parameters = _counted(rows) if configuration is None else configuration.parameters
     found = [] if configuration is None else [*shape_findings(configuration)]
     found += weight_findings(rows, parameters, "" if model is None else source)
@@ -76,19 +79,27 @@ def _configuration(opened: OpenedModel, family: str | None) -> Configuration | N
 
 
 def _rows(
-    opened: OpenedModel, configuration: Configuration | None, report: Report
+    model: object, opened: OpenedModel, configuration: Configuration | None, report: Report
 ) -> tuple[TensorRow, ...]:
     if opened.tensors is None:
         return ()
-    from rankscope.auditing.weights import audit_weights  # loads torch
+    from torch import nn
 
-    return audit_weights(opened.tensors, configuration, report=report)
+    from rankscope.auditing.convolutions import geometries
+    from rankscope.auditing.views import WeightOptions
+    from rankscope.auditing.weights import audit_weights
+
+    # A file does not say how a convolution strides; a module does.
+    known = geometries(model) if isinstance(model, nn.Module) else {}
+    options = WeightOptions(geometries=known)
+    return audit_weights(opened.tensors, configuration, options, report=report)
 
 
 def _counted(rows: Sequence[TensorRow]) -> Parameters:
-    """Parameters of the weights by part; copies are counted once."""
+    """Parameters of the weights by part; copies are counted once, and buffers not at all."""
     counts: Counter[str] = Counter()
     for row in rows:
-        if row.same_as is None:
+        is_buffer = "float" not in row.dtype or row.name.endswith(_STATISTICS)
+        if row.same_as is None and not is_buffer:
             counts[part_of(row.name)] += math.prod(row.shape)
     return Parameters(**counts)

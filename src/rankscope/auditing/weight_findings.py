@@ -10,6 +10,7 @@ from rankscope.auditing.tensors import MatrixRow, TensorRow
 
 ENERGY = "99"  # percent of the squares of the singular values that a smaller factor shall keep
 NEAR_RANDOM = 0.05  # Kolmogorov-Smirnov distance below which a spectrum looks random
+_DERIVED = ("head ", "operator")  # products of heads, convolutions as operators
 SPIKE = 10.0  # largest singular value over the random edge, from which it is worth a word
 
 
@@ -42,16 +43,12 @@ def factored_saving(matrix: MatrixRow) -> int:
     return max(0, rows * columns - matrix.rank_at[ENERGY] * (rows + columns))
 
 
-def _whole(row: TensorRow) -> MatrixRow | None:
-    """The matrix that is the tensor itself, if there is one."""
-    return next((matrix for matrix in row.matrices if matrix.name == ""), None)
-
-
 def _own(rows: Sequence[TensorRow]) -> Iterator[tuple[TensorRow, MatrixRow]]:
+    """The matrices that hold a tensor's numbers: itself, or what is packed in it."""
     for row in rows:
-        matrix = _whole(row)
-        if matrix is not None and row.same_as is None:
-            yield row, matrix
+        for matrix in row.matrices:
+            if row.same_as is None and not matrix.name.startswith(_DERIVED):
+                yield row, matrix
 
 
 def _low_rank(rows: Sequence[TensorRow], parameters: Parameters) -> Iterator[Finding]:
