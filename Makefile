@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # All extras, so that no test is skipped for a missing package.
-EXTRAS := draw,paths,ray,dev
+EXTRAS := draw,paths,ray,dask,export,text,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -27,6 +27,7 @@ tables: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/make_rank_tables.py $(ARGUMENTS)
 
 bench: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
 # The stamp is newer than what was installed from, or everything is installed again.

@@ -122,6 +122,26 @@ class DecompositionError(RankscopeError, ValueError):
     """A tensor, or an option, is not of the kind that a decomposition needs."""
 
 
+class LayerError(RankscopeError, ValueError):
+    """A layer cannot be built, read or run as asked: sizes, ranks, padding or groups do not fit."""
+
+
+class CompressionError(RankscopeError, ValueError):
+    """A model cannot be compressed, saved or loaded as asked."""
+
+
+class DataError(RankscopeError, ValueError):
+    """A data set is missing, corrupt, or not of the kind that is needed."""
+
+
+class TrainingError(RankscopeError, ValueError):
+    """A run was asked for with settings that do not fit, or its numbers are no longer finite."""
+
+
+class ExperimentError(RankscopeError, ValueError):
+    """An experiment is unknown, or its folder belongs to another one."""
+
+
 class PlanError(RankscopeError, ValueError):
     """A model was asked to be planned for a budget or with wishes that no shape fits."""
 

@@ -85,7 +85,9 @@ def eliminate(residues: Matrix, prime: int, *, num_columns: int | None = None) -
         panels.append(Panel(row, start + found.columns, inverse))
         below = row + len(found.rows)
         factors = numpy.zeros((num_rows - below, len(found.rows)))
-        entries = residues[below:, start:stop][:, found.columns]
+        entries = residues[below:, start:stop]
+        if not numpy.array_equal(found.columns, numpy.arange(stop - start)):
+            entries = entries[:, found.columns]
         # The sign: subtracting makes minus the factors, so the inverse is taken with a minus.
         subtract_product(factors, entries, -inverse, prime)
         subtract_product(residues, factors, residues[row:below, stop:], prime, corner=(below, stop))
