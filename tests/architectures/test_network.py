@@ -72,8 +72,7 @@ def test_a_network_without_theorems_promises_nothing() -> None:
     assert PolynomialNetwork.lower_bound(network, partition) is None
     assert PolynomialNetwork.grade_degrees(network, partition) == (0,)
     assert PolynomialNetwork.grade_upper_bounds(network, partition) is None
-    slow = PolynomialNetwork.split(network, partition, seed=0, prime=PRIME)
-    assert type(slow) is PairwiseFunction
+    assert PolynomialNetwork.split_class(network) is PairwiseFunction
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -95,6 +95,38 @@ def test_a_configuration_that_contradicts_its_weights_names_both_numbers(tmp_pat
         audit(folder)
 
 
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (
+            torch.tensor([[1.0, float("nan")]]),
+            r"a\.weight .* \(1 of 2 entries is NaN, 0 infinite\)",
+        ),
+        (
+            torch.tensor([[1.0, float("inf")]]),
+            r"a\.weight .* \(0 of 2 entries are NaN, 1 infinite\)",
+        ),
+        (torch.zeros(0, 4), r"a\.weight .* \(no entries: shape \(0, 4\)\), and 1 more are none"),
+        (torch.ones(2, 2, dtype=torch.int8), r"a\.weight .* \(int8 entries"),
+    ],
+)
+def test_weights_that_no_model_should_have_are_refused_by_name(
+    weight: torch.Tensor, message: str, tmp_path: Path
+) -> None:
+    tensors = {"a.weight": weight, "steps": torch.tensor(3)}
+    if weight.numel() == 0:
+        tensors["b.weight"] = weight
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ModelFileError, match=message):
+        audit(tmp_path / "model.safetensors")
+
+
+def test_buffers_of_integers_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    tensors = {"a.weight": torch.ones(2, 2), "position_ids": torch.arange(4).reshape(1, 4)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert len(audit(tmp_path / "model.safetensors").tensors) == 2
+
+
 def test_nothing_is_audited_where_there_is_nothing(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="holds no model"):
         audit(tmp_path)

@@ -83,8 +83,3 @@ def test_packed_parts_count_and_derived_matrices_do_not() -> None:
     operator = replace(low, name="operator on 8 x 8")
     assert set(findings(replace(ROW, matrices=(query,)))) == {"low-rank"}
     assert findings(replace(ROW, matrices=(FLAT, product, operator))) == {}
-
-
-def test_numbers_that_are_not_finite_are_a_warning() -> None:
-    broken = replace(ROW, matrices=(), reason="3 of 1,200 entries are not finite")
-    assert findings(broken)["not-finite"].value == 1

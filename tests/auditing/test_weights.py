@@ -286,4 +286,4 @@ def test_a_tensor_is_read_when_its_turn_comes() -> None:
             return super().read(name)
 
     audit_weights(Counted(state, who="a test"), None)
-    assert read == ["a.weight", "c.weight"]
+    assert read == ["a.weight", "b.bias", "c.weight"]

@@ -40,7 +40,7 @@ def test_t5_11b_comes_out_as_published(capsys: pytest.CaptureFixture[str], tmp_p
     shape = found["configuration"]
     assert (shape["encoder_depth"], shape["decoder_depth"], shape["heads"]) == (24, 24, 128)
     assert main(["audit", str(path)]) == 0
-    assert "40.1% of all parameters lie above" in capsys.readouterr().out
+    assert "40.1 % of all parameters lie above" in capsys.readouterr().out
 
 
 def test_a_configuration_is_audited_without_torch(tmp_path: Path) -> None:

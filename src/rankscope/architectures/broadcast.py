@@ -5,7 +5,7 @@ side has size 1, and products broadcast.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy
 import torch
@@ -15,7 +15,6 @@ from rankscope.architectures.arithmetic import Arithmetic, Modulo
 from rankscope.architectures.network import PolynomialNetwork
 from rankscope.architectures.pairs import PairwiseFunction
 from rankscope.separation.measuring.split_function import Residues, SplitFunction
-from rankscope.separation.partition import Partition
 
 
 class TokenNetwork(PolynomialNetwork):
@@ -30,18 +29,9 @@ class TokenNetwork(PolynomialNetwork):
     def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         return self.evaluate(numbers, weights, inputs[:, None].unbind(2))[:, 0]
 
-    def split(
-        self,
-        partition: Partition,
-        *,
-        seed: int,
-        prime: int,
-        weights: Mapping[str, Residues] | None = None,
-    ) -> SplitFunction:
+    def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides, what sees one side only computed once."""
-        self.require_covered(partition)
-        chosen = self.draw_weights(seed, prime) if weights is None else weights
-        return BroadcastFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+        return BroadcastFunction
 
 
 class BroadcastFunction(PairwiseFunction):

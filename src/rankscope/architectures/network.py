@@ -2,11 +2,11 @@
 
 `PolynomialNetwork` is written once in `compute`, for real numbers and for residues. `split` fixes
 random weights and sample points from a seed and gives the `SplitFunction` that is measured and
-certified; a subclass may override it where the two sides meet in less than all their inputs.
+certified; a subclass names its `split_class` where the two sides meet in less than all inputs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy
@@ -126,6 +126,12 @@ class PolynomialNetwork(nn.Module, ABC):
         outputs = self.compute(Modulo(prime), tensors, torch.from_numpy(inputs))
         return numpy.asarray(outputs.numpy())
 
+    def split_class(self) -> Callable[..., SplitFunction]:
+        """What evaluates this network on pairs of points, by the fastest exact way there is."""
+        from rankscope.architectures.pairs import PairwiseFunction
+
+        return PairwiseFunction
+
     def split(
         self,
         partition: Partition,
@@ -134,7 +140,7 @@ class PolynomialNetwork(nn.Module, ABC):
         prime: int,
         weights: Mapping[str, Residues] | None = None,
     ) -> SplitFunction:
-        """The output as a function of the two sides, by the fastest exact way there is.
+        """The output as a function of the two sides, evaluated by the network's `split_class`.
 
         Args:
             partition: must cover all positions.
@@ -142,7 +148,7 @@ class PolynomialNetwork(nn.Module, ABC):
             prime: below 2^31.
             weights: residues to use instead of random ones.
         """
-        return self.reference_split(partition, seed=seed, prime=prime, weights=weights)
+        return self._split(self.split_class(), partition, (seed, prime), weights)
 
     def reference_split(
         self,
@@ -155,9 +161,19 @@ class PolynomialNetwork(nn.Module, ABC):
         """The same function by the defining equations, pair by pair: slow, for checking."""
         from rankscope.architectures.pairs import PairwiseFunction
 
+        return self._split(PairwiseFunction, partition, (seed, prime), weights)
+
+    def _split(
+        self,
+        split_class: Callable[..., SplitFunction],
+        partition: Partition,
+        seed_and_prime: tuple[int, int],
+        weights: Mapping[str, Residues] | None,
+    ) -> SplitFunction:
         self.require_covered(partition)
+        seed, prime = seed_and_prime
         chosen = self.draw_weights(seed, prime) if weights is None else dict(weights)
-        return PairwiseFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+        return split_class(self, partition, seed=seed, prime=prime, weights=chosen)
 
     def require_inputs(self, shape: tuple[int, ...]) -> None:
         """Refuse inputs of another shape, parts of which would be silently left out.

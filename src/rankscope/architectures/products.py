@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -123,18 +123,9 @@ class ProductNetwork(PolynomialNetwork):
             return tuple(counts)
         return tuple(min(count, math.comb(self.degree, k)) for k, count in enumerate(counts))
 
-    def split(
-        self,
-        partition: Partition,
-        *,
-        seed: int,
-        prime: int,
-        weights: Mapping[str, Residues] | None = None,
-    ) -> SplitFunction:
+    def split_class(self) -> Callable[..., SplitFunction]:
         """The first layer's maps are sums of one part from each side."""
-        self.require_covered(partition)
-        chosen = self.draw_weights(seed, prime) if weights is None else weights
-        return AdditiveFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+        return AdditiveFunction
 
     def diagram(self) -> Network:
         """One step for each layer, since its input is read δ times."""

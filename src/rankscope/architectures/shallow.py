@@ -1,7 +1,7 @@
 """Shallow networks: one hidden layer of products, whose coefficients are a CP decomposition."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy
@@ -141,18 +141,9 @@ class Shallow(PolynomialNetwork):
             title=f"Shallow network of order {self.order}",
         )
 
-    def split(
-        self,
-        partition: Partition,
-        *,
-        seed: int,
-        prime: int,
-        weights: Mapping[str, Residues] | None = None,
-    ) -> SplitFunction:
+    def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides, which meet in the channels only."""
-        self.require_covered(partition)
-        chosen = self.draw_weights(seed, prime) if weights is None else weights
-        return ShallowFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+        return ShallowFunction
 
 
 class ShallowFunction(PairwiseFunction):

@@ -1,6 +1,6 @@
 """Polynomials given by their monomials; the coefficients are the weights."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy
 import torch
@@ -83,18 +83,9 @@ class SparsePolynomial(PolynomialNetwork):
             found = numbers.multiply(found, _powers(numbers, inputs[:, place], exponents))
         return found
 
-    def split(
-        self,
-        partition: Partition,
-        *,
-        seed: int,
-        prime: int,
-        weights: Mapping[str, Residues] | None = None,
-    ) -> SplitFunction:
+    def split_class(self) -> Callable[..., SplitFunction]:
         """Monomials are products of one part from each side."""
-        self.require_covered(partition)
-        chosen = self.draw_weights(seed, prime) if weights is None else weights
-        return MonomialFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+        return MonomialFunction
 
     def upper_bound(self, partition: Partition) -> UpperBound:
         """The maximum matching, for all coefficients."""

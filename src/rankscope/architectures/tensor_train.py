@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy
@@ -180,18 +180,9 @@ class TensorTrain(PolynomialNetwork):
             tensor = numbers.contract("al,lir->air", tensor, core).flatten(0, 1)
         return numpy.asarray(tensor.reshape((self.size,) * self.order).numpy())
 
-    def split(
-        self,
-        partition: Partition,
-        *,
-        seed: int,
-        prime: int,
-        weights: Mapping[str, Residues] | None = None,
-    ) -> SplitFunction:
+    def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides; each side is contracted by itself first."""
-        self.require_covered(partition)
-        chosen = self.draw_weights(seed, prime) if weights is None else weights
-        return TrainFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+        return TrainFunction
 
 
 class TrainFunction(PairwiseFunction):

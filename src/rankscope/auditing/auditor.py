@@ -19,7 +19,7 @@ from rankscope.auditing.shape_findings import shape_findings
 from rankscope.auditing.sources import OpenedModel, open_model
 from rankscope.auditing.tensors import TensorRow
 from rankscope.auditing.weight_findings import weight_findings
-from rankscope.errors import ConfigurationError
+from rankscope.errors import ConfigurationError, ModelFileError
 from rankscope.separation.measuring.progress import Report, ignore
 
 # What batch normalization counts while it trains; nobody learns these by descent.
@@ -48,7 +48,8 @@ def audit(
         (4, 'low-rank')
 
     Raises:
-        ModelFileError: if there is no model, or it is damaged or unsafe.
+        ModelFileError: if there is no model, it is damaged or unsafe, or weights are not finite,
+            empty, or integers.
         ConfigurationError: if the configuration cannot be read, or contradicts the weights.
     """
     opened = open_model(embedded_model("transformer") if model is None else model)
@@ -92,7 +93,27 @@ def _rows(
     # A file does not say how a convolution strides; a module does.
     known = geometries(model) if isinstance(model, nn.Module) else {}
     options = WeightOptions(geometries=known)
-    return audit_weights(opened.tensors, configuration, options, report=report)
+    rows = audit_weights(opened.tensors, configuration, options, report=report)
+    _require_sound(rows, opened.name)
+    return rows
+
+
+def _require_sound(rows: Sequence[TensorRow], name: str) -> None:
+    """Refuse weights that no model should have; buffers may well hold integers."""
+    broken = [
+        row
+        for row in rows
+        if 0 in row.shape
+        or "NaN" in (row.reason or "")
+        or (row.name.endswith("weight") and "float" not in row.dtype)
+    ]
+    if broken:
+        raise ModelFileError(
+            f"{name}: {broken[0].name} is no usable weight ({broken[0].reason})"
+            + (f", and {len(broken) - 1} more are none" if len(broken) > 1 else "")
+            + ". Gather the shards of a distributed run, save before quantizing, or go back to a "
+            "checkpoint from before the loss diverged."
+        )
 
 
 def _counted(rows: Sequence[TensorRow]) -> Parameters:

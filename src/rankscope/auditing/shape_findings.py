@@ -39,6 +39,10 @@ def counting_log3(configuration: Configuration) -> float:
     return counting_upper_bound(sizes).log3
 
 
+def _count(configuration: Configuration) -> str:
+    return f"about 3^{counting_log3(configuration):,.0f}"
+
+
 def _head_bottleneck(configuration: Configuration) -> Iterator[Finding]:
     width, attention_width = configuration.width, configuration.attention_width
     if attention_width <= width:
@@ -48,13 +52,12 @@ def _head_bottleneck(configuration: Configuration) -> Iterator[Finding]:
         id="head-bottleneck",
         severity=Severity.WARNING,
         title=f"Heads x head size is {attention_width:,}, {attention_width / width:.4g} times the "
-        f"width of {width:,}; {saving:.1%} of all parameters lie above.",
+        f"width of {width:,}; {100 * saving:.1f} % of all parameters lie above.",
         value=attention_width,
         threshold=width,
         saving=round(saving, 4),
-        reason="The counting bound of the separation rank, 3^"
-        f"{counting_log3(configuration):.5g} here, is capped by the width: no number of heads "
-        f"raises it. {CAVEAT} Smaller, balanced "
+        reason=f"The counting bound of the separation rank, {_count(configuration)} here, is "
+        f"capped by the width: no number of heads raises it. {CAVEAT} Smaller, balanced "
         "models were reported to match the loss with 25 to 50 % fewer parameters (ALBERT, T5).",
         reference=COUNTING_REFERENCE,
         command=_plan(configuration),
@@ -72,7 +75,7 @@ def _embedding_bottleneck(configuration: Configuration) -> Iterator[Finding]:
         value=rank,
         threshold=width,
         saving=None,
-        reason=f"The counting bound, 3^{counting_log3(configuration):.5g}, is that of width "
+        reason=f"The counting bound, {_count(configuration)}, is that of width "
         f"{rank:,}: widening beyond the embedding rank does not raise it, deepening or a larger "
         f"embedding does. {CAVEAT}",
         reference=COUNTING_REFERENCE,
@@ -141,7 +144,7 @@ def _regime(configuration: Configuration) -> Finding:
         threshold=round(edge, 3),
         saving=None,
         reason=f"By the published lower bounds {growth}. {CAVEAT} Our count is "
-        f"3^{counting_log3(configuration):.5g}.",
+        f"{_count(configuration)}.",
         reference="Levine et al. (2020), Thms 7.1 and 7.2 (2022), arXiv:2006.12467",
         command=f"rankscope bounds attention --depth {configuration.depth} "
         f"--width {configuration.width} --heads {configuration.heads} "

@@ -21,7 +21,7 @@ class MatrixRow:
         entropy: of the shares of the squares, over the logarithm of their number, in 0..1.
         rank_at: how many hold 50, 90, 95 and 99 percent of the squares.
         random_edge: upper Marchenko-Pastur edge: the largest singular value of a random matrix of
-            the same shape and size of entries.
+            the same shape and size of entries (for the products of a head: of two such factors).
         outliers: how many singular values lie above that edge.
         random_distance: largest distance of the two cumulative distributions of singular values
             (Kolmogorov-Smirnov), 0 for a random matrix.

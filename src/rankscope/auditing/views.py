@@ -46,6 +46,7 @@ class WeightOptions:
 
 
 DEFAULTS = WeightOptions()
+_WITHOUT_SPECTRUM = {0: "a single number", 1: "a vector"}  # by the number of axes longer than 1
 
 
 def reason_before_reading(entry: TensorEntry) -> str | None:
@@ -63,7 +64,12 @@ def reason_before_reading(entry: TensorEntry) -> str | None:
     axes = sum(size > 1 for size in entry.shape)
     if axes > 1 and len(entry.shape) > _MOST_AXES:
         return f"{len(entry.shape)} axes: no layer is known that has more than {_MOST_AXES}"
-    return {0: "a single number", 1: "a vector"}.get(axes)
+    return _WITHOUT_SPECTRUM.get(axes)
+
+
+def is_short(reason: str | None) -> bool:
+    """Whether a tensor only lacks a spectrum, so that its entries are still to be looked at."""
+    return reason in _WITHOUT_SPECTRUM.values()
 
 
 def reason_in_entries(tensor: Tensor) -> str | None:

@@ -19,7 +19,6 @@ def weight_findings(
 ) -> tuple[Finding, ...]:
     """Findings about the weights, the weightiest first; `source` is named in their commands."""
     found = [
-        *_not_finite(rows, source),
         *_low_rank(rows, parameters),
         *_copies(rows, parameters, source),
         *_spikes(rows, source),
@@ -136,23 +135,5 @@ def _near_random(rows: Sequence[TensorRow], source: str) -> Iterator[Finding]:
         reason=f"Their singular values are within {NEAR_RANDOM} (Kolmogorov-Smirnov) of those of "
         "independent entries: they may be untrained, or trained far from any low rank.",
         reference="Marchenko & Pastur (1967); measured spectra",
-        command=_again(source),
-    )
-
-
-def _not_finite(rows: Sequence[TensorRow], source: str) -> Iterator[Finding]:
-    broken = [row for row in rows if row.reason is not None and "finite" in row.reason]
-    if not broken:
-        return
-    yield Finding(
-        id="not-finite",
-        severity=Severity.WARNING,
-        title=f"{len(broken)} tensors hold numbers that are not finite, such as {broken[0].name}: "
-        f"{broken[0].reason}.",
-        value=len(broken),
-        threshold=0,
-        saving=None,
-        reason="NaN and infinity spread to every output.",
-        reference="read from the file",
         command=_again(source),
     )

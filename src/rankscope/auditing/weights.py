@@ -19,6 +19,7 @@ from rankscope.auditing.tensors import MatrixRow, TensorRow
 from rankscope.auditing.views import (
     DEFAULTS,
     WeightOptions,
+    is_short,
     reason_before_reading,
     reason_in_entries,
     reason_of_size,
@@ -96,9 +97,11 @@ class _Audit:
             reason=reason_before_reading(entry),
             layer=layer_of(entry.name),
         )
-        if row.reason is not None:
+        if row.reason is not None and not is_short(row.reason):
             return row
         tensor = self._read(entry.name)
+        if row.reason is not None:
+            return replace(row, reason=reason_in_entries(tensor) or row.reason)
         mark = fingerprint(tensor)
         first = entry.name if mark is None else self._first_names.setdefault(mark, entry.name)
         row = replace(row, same_as=None if first == entry.name else first)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from rankscope.auditing.families.catalogue import FAMILIES, find_family
@@ -93,3 +95,9 @@ def test_a_model_type_that_is_no_word_is_refused(strange: object) -> None:
 def test_models_inside_models_are_refused_by_name(key: str) -> None:
     with pytest.raises(ConfigurationError, match=f"type 'llava' with the key {key} is not read"):
         found({"model_type": "llava", key: {}})
+
+
+def test_the_page_names_every_family() -> None:
+    page = Path(__file__).parents[3] / "docs" / "audit.md"
+    listed = page.read_text(encoding="utf-8").partition("Families: ")[2].partition(".")[0]
+    assert [name.strip().strip("`") for name in listed.split(",")] == list(FAMILIES)

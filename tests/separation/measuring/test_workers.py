@@ -1,7 +1,9 @@
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +88,24 @@ def test_a_cluster_whose_package_is_missing_names_the_extra(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"{package}, .* 'rankscope\[{backend}\]'"):
         Workers(backend).run(abs, NUMBERS)
+
+
+_ON_A_CLUSTER = """
+import sys
+from rankscope.separation.measuring.workers import Workers
+
+if __name__ == "__main__":
+    found = sorted(Workers(sys.argv[1], jobs=2).run(abs, [-9, -8, -7, -6]))
+    print("found", found)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["ray", "dask"])
+def test_a_cluster_that_is_not_running_is_started(backend: str, tmp_path: Path) -> None:
+    # In a process of its own: what clusters leave behind must not meet other tests.
+    script = tmp_path / "on_a_cluster.py"
+    script.write_text(_ON_A_CLUSTER, encoding="utf-8")
+    command = [sys.executable, str(script), backend]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "found [(0, 9), (1, 8), (2, 7), (3, 6)]" in done.stdout

@@ -1,6 +1,6 @@
 """Softmax-free multi-head self-attention of any depth."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from rankscope.bounds.monomials import monomial_lower_bound
 from rankscope.bounds.sizes import AttentionSizes
 from rankscope.diagrams.network import Network
 from rankscope.errors import BoundError, SizeError
-from rankscope.separation.measuring.split_function import Residues, SplitFunction
+from rankscope.separation.measuring.split_function import SplitFunction
 from rankscope.separation.partition import Partition
 from rankscope.theorem import LowerBound, UpperBound
 
@@ -201,20 +201,11 @@ class SelfAttention(PolynomialNetwork):
             )
         )
 
-    def split(
-        self,
-        partition: Partition,
-        *,
-        seed: int,
-        prime: int,
-        weights: Mapping[str, Residues] | None = None,
-    ) -> SplitFunction:
+    def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides, which meet in their Gram matrices only."""
         from rankscope.architectures.attention.moments import MomentFunction
 
-        self.require_covered(partition)
-        chosen = self.draw_weights(seed, prime) if weights is None else weights
-        return MomentFunction(self, partition, seed=seed, prime=prime, weights=chosen)
+        return MomentFunction
 
     def _tokens(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         tokens = inputs

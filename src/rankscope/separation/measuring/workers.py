@@ -1,6 +1,7 @@
 """Where independent pieces of work are done: here, on more cores, or on a cluster, by joblib."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Semaphore
@@ -127,11 +128,28 @@ class Workers:
 
     def _run_in_batches(self, calls: Sequence[object]) -> Iterator[tuple[int, Result]]:
         """Results batch by batch: these backends cannot give single ones as they come."""
-        with joblib.Parallel(n_jobs=self.jobs or -1, backend=self.backend) as parallel:
-            with joblib.parallel_config(backend=self.backend):
-                size = _BATCHES_PER_WORKER * joblib.effective_n_jobs(self.jobs or -1)
+        with (
+            self._cluster(),
+            joblib.parallel_config(backend=self.backend, n_jobs=self.jobs or -1),
+            joblib.Parallel() as parallel,
+        ):
+            size = _BATCHES_PER_WORKER * joblib.effective_n_jobs(self.jobs or -1)
             for start in range(0, len(calls), size):
                 yield from parallel(calls[start : start + size])
+
+    def _cluster(self) -> AbstractContextManager[object]:
+        """Dask, unlike Ray, has to be started if no cluster is running."""
+        if self.backend != "dask":
+            return nullcontext()
+        distributed = import_module("distributed")
+        try:
+            distributed.get_client()
+        except ValueError:
+            cluster: AbstractContextManager[object] = distributed.Client(
+                n_workers=self.num_local, threads_per_worker=1, dashboard_address=None
+            )
+            return cluster
+        return nullcontext()
 
 
 def _numbered(function: Callable[[Task], Result], item: tuple[int, Task]) -> tuple[int, Result]:
