@@ -1,8 +1,4 @@
-"""ResNet-20 for CIFAR-10 as published, and images as rows of patches that can be split in two.
-
-He et al. (2015), arXiv:1512.03385, section 4.2, with shortcuts that pad by zeros (option A); the
-names of the parts are those of github.com/akamaster/pytorch_resnet_cifar10.
-"""
+"""ResNet-20 for CIFAR-10 as published, and images as rows of patches that can be split in two."""
 
 import json
 from pathlib import Path
@@ -10,6 +6,8 @@ from pathlib import Path
 import numpy
 import torch
 from torch import Tensor, nn
+
+from rankscope.architectures.models.residual import ResNet
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -20,55 +18,6 @@ PATCHES = 4  # along a side of an image
 _PIXELS = PATCH * PATCHES
 _MEAN = (0.485, 0.456, 0.406)  # of ImageNet: what the published weights were trained with
 _DEVIATION = (0.229, 0.224, 0.225)
-
-
-class BasicBlock(nn.Module):
-    """Two convolutions, added to the input; half the pixels where there are more channels."""
-
-    def __init__(self, in_channels: int, channels: int) -> None:
-        super().__init__()
-        self.stride = 1 if in_channels == channels else 2
-        self.padding = (channels - in_channels) // 2
-        self.conv1 = nn.Conv2d(in_channels, channels, 3, self.stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(batch, channels, rows, columns) to the same, or to twice the channels."""
-        changed = self.bn2(self.conv2(self.bn1(self.conv1(images)).relu()))
-        kept = images[:, :, :: self.stride, :: self.stride]
-        kept = nn.functional.pad(kept, (0, 0, 0, 0, self.padding, self.padding))
-        outputs: Tensor = (changed + kept).relu()
-        return outputs
-
-
-class ResNet20(nn.Module):
-    """Nine blocks of two convolutions between a convolution and a linear map."""
-
-    def __init__(self, width: int = 16) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.layer1 = _stage(width, width)
-        self.layer2 = _stage(width, 2 * width)
-        self.layer3 = _stage(2 * width, 4 * width)
-        self.linear = nn.Linear(4 * width, len(CLASSES))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(batch, 3, 32, 32) to logits (batch, 10)."""
-        features = self.bn1(self.conv1(images)).relu()
-        features = self.layer3(self.layer2(self.layer1(features)))
-        logits: Tensor = self.linear(features.mean(dim=(2, 3)))
-        return logits
-
-
-def _stage(in_channels: int, channels: int) -> nn.Sequential:
-    return nn.Sequential(
-        BasicBlock(in_channels, channels),
-        BasicBlock(channels, channels),
-        BasicBlock(channels, channels),
-    )
 
 
 class PatchClassifier(nn.Module):
@@ -98,9 +47,9 @@ def from_patches(patches: Tensor) -> Tensor:
     return tiles.permute(0, 3, 1, 4, 2, 5).reshape(-1, 3, _PIXELS, _PIXELS)
 
 
-def trained(path: Path) -> ResNet20:
+def trained(path: Path) -> ResNet:
     """The published weights, from a safetensors file."""
-    model = ResNet20()
+    model = ResNet(20)
     # Counters of training steps are not in the file, and of no use here.
     missing, unexpected = model.load_state_dict(read_safetensors(path), strict=False)
     surprises = [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
@@ -109,10 +58,10 @@ def trained(path: Path) -> ResNet20:
     return model.eval()
 
 
-def untrained(images: Tensor, *, seed: int, width: int = 16) -> ResNet20:
+def untrained(images: Tensor, *, seed: int, width: int = 16) -> ResNet:
     """The initialisation training starts from, with batch statistics of real images."""
     generator = torch.Generator().manual_seed(seed)
-    model = ResNet20(width)
+    model = ResNet(20, width=width)
     for part in model.modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(part.weight, generator=generator)

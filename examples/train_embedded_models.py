@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
+from rankscope.architectures.models.digits import DigitsNetwork
 from rankscope.auditing.embedded import EMBEDDED_MODELS, embedded_model
-from rankscope.auditing.embedded.digits_network import DigitsNetwork
 from rankscope.auditing.embedded.language_model import LanguageModel
 from rankscope.files import write_atomically
 

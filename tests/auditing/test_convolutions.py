@@ -104,8 +104,8 @@ def test_many_channels_are_seen_on_small_images_but_never_smaller_than_the_kerne
 @pytest.mark.parametrize(
     ("side", "geometry", "message"),
     [
-        (7, Geometry(stride=2), "side 7 does not fit a stride of 2"),
-        (0, Geometry(), "side 0 does not fit a stride of 1"),
+        (7, Geometry(stride=2), "torus of \\(7,\\) does not fit a stride of \\(2,\\)"),
+        (0, Geometry(), "torus of \\(0,\\) does not fit a stride of \\(1,\\)"),
         (8, Geometry(groups=3), "4 channels cannot be shared out among 3 groups"),
     ],
 )

@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from rankscope.architectures.models.digits import DigitsNetwork
 from rankscope.auditing.embedded import EMBEDDED_MODELS, embedded_model
-from rankscope.auditing.embedded.digits_network import DigitsNetwork, trained_digits_network
+from rankscope.auditing.embedded.digits_network import trained_digits_network
 from rankscope.auditing.embedded.language_model import Block, LanguageModel, trained_language_model
 from rankscope.errors import RequestError
 

@@ -7,19 +7,16 @@ Their singular values together are those of the operator, which the flattened ke
 import math
 from dataclasses import dataclass, replace
 
-import numpy
 import torch
 from torch import Tensor, nn
 
 from rankscope.auditing.singular_values import block_values, computation_error
 from rankscope.auditing.spectra import Spectrum
-from rankscope.errors import MatrixError
+from rankscope.layers.frequency_blocks import Torus, frequency_blocks
 
 # Image sides to choose from: the first whose decompositions take less than about this many steps.
 _SIDES = (32, 16, 8)
 _MOST_STEPS = 2**31
-# Entries of the blocks held at a time: 64 MiB as complex128.
-_MOST_ENTRIES = 2**22
 
 
 @dataclass(frozen=True)
@@ -87,10 +84,8 @@ def image_side(shape: tuple[int, ...], geometry: Geometry, wanted: int | None = 
 def operator_spectrum(kernel: Tensor, side: int, geometry: Geometry) -> Spectrum:
     r"""All singular values of a convolution on an image with equal sides and circular padding.
 
-    With :math:`\hat K(f) = \sum_p K_p e^{-2 \pi i f \cdot p / n}` for an image of side n in d
-    dimensions, those of the operator are those of all :math:`\hat K(f)`. With a stride s the
-    :math:`s^d` frequencies that become one by leaving out pixels stand side by side in one block,
-    over :math:`s^{d/2}`. Padding with zeros changes only what touches the border.
+    Those of all blocks of `frequency_blocks` together. Padding with zeros changes only what touches
+    the border.
 
     Args:
         kernel: (channels out, channels in of one group, positions ...).
@@ -99,43 +94,23 @@ def operator_spectrum(kernel: Tensor, side: int, geometry: Geometry) -> Spectrum
 
     Raises:
         MatrixError: if the stride does not divide the side, or the groups the channels.
-
-    Reference:
-        Sedghi, Gupta & Long (2019), "The singular values of convolutional layers",
-        arXiv:1805.10408 (stride 1).
     """
-    _require_fit(kernel, side, geometry)
-    groups, order = geometry.groups, kernel.ndim - 2
-    grouped = kernel.double().reshape(groups, kernel.shape[0] // groups, kernel.shape[1], -1)
-    coarse, weights = _half_of_frequencies(side // geometry.stride, order)
-    waves = _waves(coarse, tuple(kernel.shape[2:]), side, geometry)
-    per_frequency = grouped[..., 0].numel() * waves.shape[1]
-    pieces = []
-    for piece in torch.split(waves, max(1, _MOST_ENTRIES // per_frequency)):
-        # f frequency, a alias, p position, g group, o and i channels.
-        blocks = torch.einsum("fap,goip->fgoia", piece, grouped.to(piece.dtype)).flatten(-2)
-        pieces.append(block_values(blocks, kernel.dtype).flatten(1))
-    values = torch.cat(pieces).repeat_interleave(weights, dim=0).flatten()
-    values = values.sort(descending=True).values / geometry.stride ** (order / 2)
-    return _with_rounding(kernel, values, (grouped.shape[1], kernel.shape[1] * waves.shape[1]))
+    order = kernel.ndim - 2
+    torus = Torus(
+        (side,) * order, (geometry.stride,) * order, (geometry.dilation,) * order, geometry.groups
+    )
+    pieces = [
+        block_values(blocks, kernel.dtype).flatten(1).repeat_interleave(weights, dim=0).flatten()
+        for blocks, weights in frequency_blocks(kernel, torus)
+    ]
+    values = torch.cat(pieces).sort(descending=True).values
+    columns = kernel.shape[1] * geometry.stride**order
+    return _with_rounding(kernel, values, (kernel.shape[0] // geometry.groups, columns))
 
 
 def depthwise(shape: tuple[int, ...], geometry: Geometry) -> Geometry:
     """The same with one channel to each group."""
     return replace(geometry, groups=shape[0])
-
-
-def _require_fit(kernel: Tensor, side: int, geometry: Geometry) -> None:
-    if side < 1 or side % geometry.stride:
-        raise MatrixError(
-            f"operator_spectrum: an image of side {side} does not fit a stride of "
-            f"{geometry.stride}; take a multiple of it."
-        )
-    if kernel.shape[0] % geometry.groups:
-        raise MatrixError(
-            f"operator_spectrum: {kernel.shape[0]} channels cannot be shared out among "
-            f"{geometry.groups} groups."
-        )
 
 
 def _with_rounding(kernel: Tensor, values: Tensor, shape: tuple[int, int]) -> Spectrum:
@@ -144,25 +119,3 @@ def _with_rounding(kernel: Tensor, values: Tensor, shape: tuple[int, int]) -> Sp
     stored = torch.finfo(kernel.dtype).eps / 2 * positions * float(kernel.double().norm())
     computed = computation_error(kernel.dtype, min(shape)) * float(values[0])
     return Spectrum(shape, values.numpy(), max(stored, computed))
-
-
-def _half_of_frequencies(side: int, order: int) -> tuple[Tensor, Tensor]:
-    """One of each pair f, -f, whose blocks are conjugate, and how many it stands for."""
-    every = numpy.indices((side,) * order).reshape(order, -1)
-    opposite = numpy.ravel_multi_index(tuple(-every % side), (side,) * order)
-    own = numpy.arange(side**order)
-    kept = own <= opposite
-    weights = numpy.where(own == opposite, 1, 2)[kept]
-    return torch.from_numpy(every[:, kept].T.copy()), torch.from_numpy(weights)
-
-
-def _waves(coarse: Tensor, extents: tuple[int, ...], side: int, geometry: Geometry) -> Tensor:
-    """Every frequency with its aliases, at every position of the kernel."""
-    order = len(extents)
-    positions = torch.from_numpy(numpy.indices(extents).reshape(order, -1))
-    shifts = torch.from_numpy(numpy.indices((geometry.stride,) * order).reshape(order, -1).T.copy())
-    frequencies = coarse[:, None, :] + side // geometry.stride * shifts
-    # Whole turns are taken away while the numbers are integers, so that the angles stay exact.
-    turns = (frequencies @ (geometry.dilation * positions)) % side
-    angles = -2 * math.pi / side * turns.double()
-    return torch.polar(torch.ones_like(angles), angles)

@@ -4,6 +4,7 @@ The residual is r = sum of components - tensor, with Jacobian J. J is never form
 J^T J come from the Gram matrices of the factors, and J^T r from contractions of the residual.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -19,6 +20,10 @@ from rankscope.decompositions.factors import (
     compose,
     project,
 )
+
+# Minus the damped inverse of J^T J times a slope; None if there is none.
+Solve = Callable[[Reals, float], Reals | None]
+Equations = Callable[[Factors], Solve]  # at given factors
 
 _FIRST_DAMPING = 0.1
 _LEAST_DAMPING = 1e-15
@@ -86,21 +91,37 @@ def normal_matrix(factors: Factors) -> Reals:
     return matrix.reshape(tall.size, tall.size)
 
 
-def descend(tensor: Reals, start: Factors, stopping: Stopping) -> Descent:
+def dense_equations(factors: Factors) -> Solve:
+    """Solve the damped normal equations by forming their matrix and factorizing it.
+
+    Reference:
+        Phan, Tichavský & Cichocki (2013), arXiv:1205.2584.
+    """
+    matrix = normal_matrix(factors)
+    return lambda slope, damping: _solve(matrix, slope, damping)
+
+
+def descend(
+    tensor: Reals,
+    start: Factors,
+    stopping: Stopping,
+    *,
+    equations: Equations = dense_equations,
+    damping: float = _FIRST_DAMPING,
+) -> Descent:
     """Walk downhill from a start until one of the stopping conditions holds.
 
-    Damping follows how well the last step was predicted. A tensor of Frobenius norm near 1 is
-    assumed, so that the limits of the damping mean something.
+    The damping begins as given, then follows how well the last step was predicted. A tensor of
+    Frobenius norm near 1 is assumed, so that the limits of the damping mean something.
 
     Reference:
         Nielsen (1999), Damping parameter in Marquardt's method, IMM-REP-1999-05.
     """
     factors = balance(start)
     now = Descent(factors, compose(factors) - tensor)
-    damping = _FIRST_DAMPING
     while _goes_on(now, stopping):
         before = now.error
-        now, damping = _iterate(tensor, now, damping)
+        now, damping = _iterate(tensor, now, damping, equations)
         if now.error >= (1 - stopping.least_gain) * before:
             break
     return now
@@ -114,12 +135,14 @@ def _goes_on(now: Descent, stopping: Stopping) -> bool:
     )
 
 
-def _iterate(tensor: Reals, now: Descent, damping: float) -> tuple[Descent, float]:
+def _iterate(
+    tensor: Reals, now: Descent, damping: float, equations: Equations
+) -> tuple[Descent, float]:
     """The next step that goes down, and the damping for the one after it; no step if none does."""
-    slope, matrix = gradient(now.residual, now.factors), normal_matrix(now.factors)
+    slope, solve = gradient(now.residual, now.factors), equations(now.factors)
     growth = 2.0
     while damping < _LARGEST_DAMPING:
-        step = _solve(matrix, slope, damping)
+        step = solve(slope, damping)
         after = None if step is None else _stepped(tensor, now, step)
         if step is not None and after is not None and after.error < now.error:
             share = (now.error**2 - after.error**2) / float(step @ (damping * step - slope))

@@ -1,0 +1,209 @@
+"""Tensors as rings: one core for each position, the last joined to the first again."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankscope.decompositions.computing import Scaled, to_scaled
+from rankscope.decompositions.ring_descent import Ring, contract_ring, descend_ring
+from rankscope.decompositions.svd import num_within, thin_svd
+from rankscope.decompositions.tensor_train import cut_to_bonds, cut_within, limited_bonds
+from rankscope.decompositions.truncation import (
+    Bonds,
+    KeepParameters,
+    MaxBond,
+    RelativeError,
+    Truncation,
+    bond_sizes,
+)
+from rankscope.errors import DecompositionError
+
+
+@dataclass(frozen=True, eq=False)
+class TensorRing:
+    """A ring of cores.
+
+    Args:
+        cores: each (left_bond, size, right_bond); the last one's right bond is the first one's
+            left bond.
+        relative_error: Frobenius norm of the difference, measured entry by entry, over that of
+            the tensor.
+    """
+
+    cores: Ring
+    relative_error: float
+
+    @property
+    def bonds(self) -> tuple[int, ...]:
+        """Sizes of the bonds behind each core; the last one closes the ring."""
+        return tuple(core.shape[2] for core in self.cores)
+
+    @property
+    def num_parameters(self) -> int:
+        """Of all cores."""
+        return sum(core.numel() for core in self.cores)
+
+    def to_dense(self) -> Tensor:
+        """The tensor that the ring stands for."""
+        return contract_ring(self.cores)
+
+
+def decompose_tensor_ring(
+    tensor: Tensor, truncation: Truncation, *, sweeps: int = 20, seed: int = 0
+) -> TensorRing:
+    r"""Approximate a tensor by a ring of cores.
+
+    .. math:: T_{j_1 \dots j_N} \approx
+              \mathrm{tr}(G^{(1)}_{j_1} G^{(2)}_{j_2} \cdots G^{(N)}_{j_N})
+
+    There are two starts: a tensor train, whose ends are joined by the closing bond, and one whose
+    first bond is split between its two neighbours. Alternating least squares lowers the error of
+    both, and the better one is returned: never worse than either start, nor than the train with
+    the same bonds. For a relative error, the one with fewer parameters is returned.
+
+    Args:
+        tensor: of order 2 or more.
+        truncation: of the N bonds behind each core; the last one closes the ring.
+        sweeps: at most so many, fewer if the error stops falling.
+        seed: of the entries that start where a bond has room to spare.
+
+    Example:
+        >>> ring = decompose_tensor_ring(torch.ones(4, 5, 6), Bonds((2, 3, 2)))
+        >>> [tuple(core.shape) for core in ring.cores]
+        [(2, 4, 2), (2, 5, 3), (3, 6, 2)]
+
+    Raises:
+        DecompositionError: if the tensor is none of finite floating-point numbers, or sweeps or
+            the truncation do not fit.
+
+    Reference:
+        Zhao, Zhou, Xie, Zhang & Cichocki (2016), Tensor ring decomposition, Alg. 1 and 2,
+        arXiv:1606.05535.
+    """
+    scaled = to_scaled(tensor, truncation, who="decompose_tensor_ring", least_order=2)
+    if sweeps < 0:
+        raise DecompositionError(f"decompose_tensor_ring: sweeps must be at least 0, got {sweeps}.")
+    generator = torch.Generator().manual_seed(seed)
+    if isinstance(truncation, RelativeError):
+        starts = list(_starts_within(scaled, truncation.error, generator))
+        # Ties go to the train, whose bonds are one fewer.
+        starts = [min(starts, key=lambda ring: sum(core.numel() for core in ring))]
+    else:
+        bonds = _bonds(tuple(tensor.shape), truncation)
+        starts = list(_starts_with_bonds(scaled.unit, bonds, generator))
+    ends = [descend_ring(scaled.unit, start, sweeps) for start in starts]
+    found = min(
+        (TensorRing(ring, scaled.relative_error(contract_ring(ring))) for ring in starts + ends),
+        key=lambda ring: ring.relative_error,
+    )
+    share = scaled.scale ** (1 / tensor.ndim)
+    return TensorRing(tuple(core * share for core in found.cores), found.relative_error)
+
+
+def limited_ring_bonds(sizes: Sequence[int], bonds: Sequence[int]) -> tuple[int, ...]:
+    """Bonds behind each core, none larger than a neighbour's size and other bond make useful.
+
+    Example:
+        >>> limited_ring_bonds((2, 3, 9), (9, 9, 1))
+        (2, 6, 1)
+
+    Reference:
+        Zhao, Zhou, Xie, Zhang & Cichocki (2016), Tensor ring decomposition, arXiv:1606.05535.
+    """
+    limited = list(bonds)
+    order = len(limited)
+    before: list[int] = []
+    while limited != before:
+        before = list(limited)
+        for place in range(order):
+            after = (place + 1) % order
+            left, right = sizes[place] * limited[place - 1], sizes[after] * limited[after]
+            limited[place] = min(limited[place], left, right)
+    return tuple(limited)
+
+
+def count_ring(sizes: Sequence[int], bonds: Sequence[int]) -> int:
+    """How many parameters a ring has.
+
+    Example:
+        >>> count_ring((2, 3, 9), (2, 6, 1))
+        94
+
+    Reference:
+        Zhao, Zhou, Xie, Zhang & Cichocki (2016), Tensor ring decomposition, arXiv:1606.05535.
+    """
+    return sum(bonds[place - 1] * size * bonds[place] for place, size in enumerate(sizes))
+
+
+def _bonds(sizes: tuple[int, ...], truncation: MaxBond | Bonds | KeepParameters) -> tuple[int, ...]:
+    # With the bonds of a train every tensor is a ring, even without a closing bond.
+    largest = max(limited_bonds(sizes, (math.prod(sizes),) * (len(sizes) - 1)))
+    chosen = bond_sizes(
+        truncation,
+        (largest,) * len(sizes),
+        lambda bonds: count_ring(sizes, limited_ring_bonds(sizes, bonds)),
+        num_entries=math.prod(sizes),
+        who="decompose_tensor_ring",
+    )
+    return limited_ring_bonds(sizes, chosen)
+
+
+def _starts_with_bonds(
+    unit: Tensor, bonds: tuple[int, ...], generator: torch.Generator
+) -> Iterator[Ring]:
+    first, *middle, closing = bonds
+    block = unit[None, ..., None]
+    train, _ = cut_to_bonds(block, limited_bonds(unit.shape, bonds[:-1]))
+    yield _grown(train, bonds, generator)
+    yield _split(unit, (closing, first), lambda rest: cut_to_bonds(rest, middle)[0], generator)
+
+
+def _starts_within(scaled: Scaled, error: float, generator: torch.Generator) -> Iterator[Ring]:
+    unit, allowed = scaled.unit, scaled.allowed(error)
+    yield cut_within(unit[None, ..., None], allowed)[0]
+    _, values, _, _ = thin_svd(unit.flatten(1))
+    kept = num_within(values, allowed / (unit.ndim - 1))
+    discarded = float(values[kept:].double().square().sum())
+    closing = math.isqrt(kept)
+    split = (closing, -(-kept // closing))
+    yield _split(unit, split, lambda rest: cut_within(rest, allowed - discarded)[0], generator)
+
+
+def _split(
+    unit: Tensor,
+    split: tuple[int, int],
+    cut: Callable[[Tensor], Ring],
+    generator: torch.Generator,
+) -> Ring:
+    """A ring whose first core holds the first position's singular vectors between two bonds.
+
+    What the two bonds have room for beyond them is drawn there and 0 in the rest.
+    """
+    left, values, right, _ = thin_svd(unit.flatten(1))
+    kept = min(math.prod(split), len(values))
+    spare = math.prod(split) - kept
+    noise = _noise((len(left), spare), left, generator)
+    vectors = torch.cat([left[:, :kept], noise], dim=1)
+    rest = torch.nn.functional.pad(values[:kept, None] * right[:kept], (0, 0, 0, spare))
+    first = vectors.reshape(-1, *split).movedim(0, 1)
+    block = rest.reshape(*split, *unit.shape[1:]).movedim(0, -1)
+    return (first, *cut(block))
+
+
+def _grown(train: Ring, bonds: tuple[int, ...], generator: torch.Generator) -> Ring:
+    """The train with larger bonds: what is added is 0 before a bond, and drawn behind it."""
+    ring = []
+    for place, core in enumerate(train):
+        left, size, right = core.shape
+        more = _noise((bonds[place - 1] - left, size, right), core, generator)
+        taller = torch.cat([core, more], dim=0)
+        ring.append(torch.nn.functional.pad(taller, (0, bonds[place] - right)))
+    return tuple(ring)
+
+
+def _noise(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
+    drawn = torch.randn(shape, dtype=like.dtype, generator=generator) / math.sqrt(max(1, shape[0]))
+    return drawn.to(like.device)

@@ -1,0 +1,192 @@
+"""Tensors as trains: one core for each position, joined in a row by bonds."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankscope.decompositions.computing import frobenius_norm, to_scaled
+from rankscope.decompositions.svd import num_within, thin_svd
+from rankscope.decompositions.truncation import (
+    Bonds,
+    KeepParameters,
+    MaxBond,
+    RelativeError,
+    Truncation,
+    bond_sizes,
+)
+
+Train = tuple[Tensor, ...]  # cores (left_bond, size, right_bond)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorTrain:
+    """A train of cores.
+
+    Args:
+        cores: each (left_bond, size, right_bond); the first and the last bond are 1. All but the
+            last have orthonormal columns as matrices (left_bond * size, right_bond).
+        relative_error: Frobenius norm of the difference, measured, over that of the tensor.
+        error_bound: the root of the discarded squares over the norm: proven never to be less
+            than the error, rounding aside.
+    """
+
+    cores: Train
+    relative_error: float
+    error_bound: float
+
+    @property
+    def bonds(self) -> tuple[int, ...]:
+        """Sizes of the bonds between neighbours, from left to right."""
+        return tuple(core.shape[2] for core in self.cores[:-1])
+
+    @property
+    def num_parameters(self) -> int:
+        """Of all cores."""
+        return sum(core.numel() for core in self.cores)
+
+    def to_dense(self) -> Tensor:
+        """The tensor that the train stands for."""
+        return contract_train(self.cores)
+
+
+def decompose_tensor_train(tensor: Tensor, truncation: Truncation) -> TensorTrain:
+    r"""Approximate a tensor by a train of cores, cutting it from left to right.
+
+    .. math:: T_{j_1 \dots j_N} \approx G^{(1)}_{j_1} G^{(2)}_{j_2} \cdots G^{(N)}_{j_N}
+
+    with matrices :math:`G^{(k)}_j = G^{(k)}[:, j, :]`. The squared error is the sum of the
+    discarded squares, at most that of the tails of the N - 1 matricizations, and so at most N - 1
+    times the least possible. There are N - 1 bonds.
+
+    Args:
+        tensor: of order 1 or more.
+        truncation: of the bonds, from left to right.
+
+    Example:
+        >>> from rankscope.decompositions.truncation import MaxBond
+        >>> train = decompose_tensor_train(torch.ones(2, 3, 4), MaxBond(2))
+        >>> [tuple(core.shape) for core in train.cores]
+        [(1, 2, 2), (2, 3, 2), (2, 4, 1)]
+
+    Raises:
+        DecompositionError: if the tensor is none of finite floating-point numbers, or the
+            truncation does not fit.
+
+    Reference:
+        Oseledets (2011), Tensor-train decomposition, Thm. 2.2 and Cor. 2.4,
+        doi:10.1137/090752286.
+    """
+    scaled = to_scaled(tensor, truncation, who="decompose_tensor_train")
+    sizes = tuple(tensor.shape)
+    block = scaled.unit.reshape(1, *sizes, 1)
+    if isinstance(truncation, RelativeError):
+        cores, discarded = cut_within(block, scaled.allowed(truncation.error))
+    else:
+        cores, discarded = cut_to_bonds(block, _bonds(sizes, truncation))
+    whole = frobenius_norm(scaled.unit)
+    return TensorTrain(
+        (*cores[:-1], cores[-1] * scaled.scale),
+        scaled.relative_error(contract_train(cores)),
+        math.sqrt(discarded) / whole if whole else 0.0,
+    )
+
+
+def contract_train(cores: Sequence[Tensor]) -> Tensor:
+    """The tensor that a train with ends of size 1 stands for.
+
+    Reference:
+        Oseledets (2011), Tensor-train decomposition, Eq. 1.3, doi:10.1137/090752286.
+    """
+    whole = cores[0]
+    for core in cores[1:]:
+        whole = torch.tensordot(whole, core, dims=1)
+    return whole.squeeze(-1).squeeze(0)
+
+
+def limited_bonds(sizes: Sequence[int], bonds: Sequence[int]) -> tuple[int, ...]:
+    """Bonds from left to right, none larger than the tensor or the bond before it allows.
+
+    Example:
+        >>> limited_bonds((2, 3, 4), (9, 9))
+        (2, 4)
+
+    Reference:
+        Oseledets (2011), Tensor-train decomposition, Thm. 2.1, doi:10.1137/090752286.
+    """
+    limited: list[int] = []
+    for place, bond in enumerate(bonds):
+        rows = sizes[place] * (limited[-1] if limited else 1)
+        limited.append(min(bond, rows, math.prod(sizes[place + 1 :])))
+    return tuple(limited)
+
+
+def count_train(sizes: Sequence[int], bonds: Sequence[int]) -> int:
+    """How many parameters a train has.
+
+    Example:
+        >>> count_train((2, 3, 4), (2, 4))
+        44
+
+    Reference:
+        Oseledets (2011), Tensor-train decomposition, Sec. 1, doi:10.1137/090752286.
+    """
+    ends = (1, *bonds, 1)
+    return sum(
+        left * size * right for left, size, right in zip(ends, sizes, ends[1:], strict=False)
+    )
+
+
+def cut_to_bonds(block: Tensor, bonds: Sequence[int]) -> tuple[Train, float]:
+    """Cut a block (left_bond, *sizes, right_bond) into cores; also the discarded squares.
+
+    Bonds that are larger than the matrix to cut has singular values become smaller.
+
+    Reference:
+        Oseledets (2011), Tensor-train decomposition, Alg. 1, doi:10.1137/090752286.
+    """
+    return _cut(block, lambda step, values, _: min(bonds[step], len(values)))
+
+
+def cut_within(block: Tensor, allowed: float) -> tuple[Train, float]:
+    """The same with the smallest bonds that discard no more squares than allowed.
+
+    What one cut does not discard of its share is left to the others.
+
+    Reference:
+        Oseledets (2011), Tensor-train decomposition, Alg. 1, doi:10.1137/090752286.
+    """
+    num_cuts = block.ndim - 3
+    return _cut(
+        block,
+        lambda step, values, discarded: num_within(
+            values, (allowed - discarded) / (num_cuts - step)
+        ),
+    )
+
+
+def _cut(block: Tensor, keep: Callable[[int, Tensor, float], int]) -> tuple[Train, float]:
+    bond, *sizes, last_bond = block.shape
+    cores, discarded = [], 0.0
+    for step, size in enumerate(sizes[:-1]):
+        left, values, right, _ = thin_svd(block.reshape(bond * size, -1))
+        kept = keep(step, values, discarded)
+        discarded += float(values[kept:].double().square().sum())
+        cores.append(left[:, :kept].reshape(bond, size, kept))
+        block, bond = values[:kept, None] * right[:kept], kept
+    return (*cores, block.reshape(bond, sizes[-1], last_bond)), discarded
+
+
+def _bonds(sizes: tuple[int, ...], truncation: MaxBond | Bonds | KeepParameters) -> tuple[int, ...]:
+    if len(sizes) == 1:
+        return ()
+    chosen = bond_sizes(
+        truncation,
+        limited_bonds(sizes, (math.prod(sizes),) * (len(sizes) - 1)),
+        lambda bonds: count_train(sizes, limited_bonds(sizes, bonds)),
+        num_entries=math.prod(sizes),
+        who="decompose_tensor_train",
+    )
+    return limited_bonds(sizes, chosen)

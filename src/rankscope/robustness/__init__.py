@@ -1,0 +1,1 @@
+"""How far a perturbation carries: true operator norms, Lipschitz bounds, certificates, attacks."""

@@ -1,0 +1,154 @@
+"""The largest factor by which a layer can lengthen a vector, between two bounds that hold.
+
+operator_norm(nn.Conv2d(64, 64, 3, padding=1), (64, 32, 32))
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.errors import SizeError, TooLargeError
+from rankscope.layers.frequency_blocks import frequency_blocks
+from rankscope.robustness.linear_map import as_convolution, as_matrix, linear_part, plain_form
+
+_EPSILON = torch.finfo(torch.float64).eps
+MAX_ENTRIES = 2**23  # of a matrix that is written out: 64 MiB, seconds
+_POWER_STEPS = 50
+
+
+@dataclass(frozen=True)
+class OperatorNorm:
+    """A norm between two bounds.
+
+    Args:
+        lower: attained by a vector that was found.
+        upper: proved, rounding of float64 included.
+        method: how the upper bound was got.
+    """
+
+    lower: float
+    upper: float
+    method: str
+
+    def __str__(self) -> str:
+        return f"operator norm in {self.lower:.6g} .. {self.upper:.6g} ({self.method})"
+
+
+def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNorm:
+    r"""Bound the largest singular value of a linear layer on inputs of a given shape.
+
+    Small layers are written out as matrices. On a circle, convolutions are one small matrix for
+    each frequency. With zeros around the image the norm is at most that on a larger circle; a
+    power iteration shows from below how near that is.
+
+    Args:
+        module: Linear, a convolution, or one of their transposed, factorized or orthogonal forms.
+        input_shape: of one input, without the batch.
+
+    Example:
+        >>> layer = nn.Linear(2, 2, bias=False)
+        >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        >>> round(operator_norm(layer, (2,)).upper, 6)
+        4.0
+
+    Raises:
+        UnsupportedModuleError: if the layer is of another kind.
+        SizeError: if the layer does not take such inputs.
+
+    Reference:
+        Sedghi, Gupta & Long (2019), arXiv:1805.10408 (circular convolutions).
+    """
+    module = plain_form(module)
+    if isinstance(module, nn.Linear):
+        return _exact(torch.linalg.svdvals(module.weight.detach().double()), "all singular values")
+    known = as_convolution(module)
+    outputs = _output_shape(module, input_shape)
+    if math.prod(input_shape) * math.prod(outputs) <= MAX_ENTRIES:
+        values = torch.linalg.svdvals(as_matrix(module, input_shape))
+        return _exact(values, "all singular values")
+    torus = known.torus(input_shape[1:])
+    largest = max(
+        float(torch.linalg.matrix_norm(blocks, 2).max())
+        for blocks, _ in frequency_blocks(known.kernel, torus)
+    )
+    upper = largest * (1 + _rounding(known.kernel, torus.stride))
+    if known.is_circular:
+        return OperatorNorm(
+            largest * (1 - _rounding(known.kernel, torus.stride)), upper, "circular"
+        )
+    lower = _power_iteration(module, input_shape)
+    return OperatorNorm(min(lower, upper), upper, f"circle of {torus.sizes}")
+
+
+def operator_spectrum(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
+    """All singular values of a linear layer on inputs of a given shape, descending, in float64.
+
+    Raises:
+        UnsupportedModuleError: if the layer is of another kind.
+        SizeError: if the layer does not take such inputs.
+        TooLargeError: if it pads with zeros and is too large to be written out.
+    """
+    module = plain_form(module)
+    if isinstance(module, nn.Linear):
+        values: Tensor = torch.linalg.svdvals(module.weight.detach().double())
+        return values
+    known = as_convolution(module)
+    entries = math.prod(input_shape) * math.prod(_output_shape(module, input_shape))
+    if known.is_circular:
+        pieces = [
+            torch.linalg.svdvals(blocks).flatten(1).repeat_interleave(weights, dim=0).flatten()
+            for blocks, weights in frequency_blocks(known.kernel, known.torus(input_shape[1:]))
+        ]
+        return torch.cat(pieces).sort(descending=True).values
+    if entries > MAX_ENTRIES:
+        raise TooLargeError(
+            what=f"operator_spectrum on {input_shape}",
+            entries=entries,
+            limit=MAX_ENTRIES,
+            instead="Use operator_norm, or a smaller image.",
+        )
+    found: Tensor = torch.linalg.svdvals(as_matrix(module, input_shape))
+    return found
+
+
+def _exact(values: Tensor, method: str) -> OperatorNorm:
+    """Singular values of a matrix come out to a small multiple of its size in units of rounding."""
+    slack = 8 * max(1, len(values)) * _EPSILON
+    largest = float(values.max()) if values.numel() else 0.0
+    return OperatorNorm(largest * (1 - slack), largest * (1 + slack), method)
+
+
+def _rounding(kernel: Tensor, stride: tuple[int, ...]) -> float:
+    """Of summing the kernel's waves, and of the singular values of a block, generously."""
+    positions = math.prod(kernel.shape[2:])
+    sides = kernel.shape[0] + kernel.shape[1] * math.prod(stride)
+    return 8 * _EPSILON * (positions * math.sqrt(sides) + sides)
+
+
+def _output_shape(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        outputs = linear_part(module)(torch.zeros(1, *input_shape, dtype=torch.float64))
+    except (RuntimeError, ValueError) as error:
+        raise SizeError(
+            f"operator_norm: {type(module).__name__} does not take inputs of shape {input_shape}: "
+            f"{error}"
+        ) from error
+    return tuple(outputs.shape[1:])
+
+
+def _power_iteration(module: nn.Module, input_shape: tuple[int, ...]) -> float:
+    """How much longer the best vector found becomes; the adjoint comes from autograd."""
+    apply = linear_part(module)
+    generator = torch.Generator().manual_seed(0)
+    vector = torch.randn(1, *input_shape, dtype=torch.float64, generator=generator)
+    largest = 0.0
+    for _ in range(_POWER_STEPS):
+        vector = vector / vector.norm()
+        outputs, pull_back = torch.func.vjp(apply, vector)[:2]
+        largest = max(largest, float(outputs.norm()))
+        (vector,) = pull_back(outputs)
+        if not vector.any():
+            break
+    return largest * (1 - 8 * _EPSILON)

@@ -1,0 +1,33 @@
+"""Every public decomposition names its source."""
+
+import inspect
+import pkgutil
+from importlib import import_module
+
+import pytest
+
+from rankscope import decompositions
+from rankscope.decompositions import tensorly_tensors
+
+MODULES = [found.name for found in pkgutil.iter_modules(decompositions.__path__)]
+VERBS = ("decompose", "fit", "round", "search", "tucker_energy", "to_tensorly", "from_tensorly")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_decomposition_has_a_reference(name: str) -> None:
+    module = import_module(f"rankscope.decompositions.{name}")
+    for title, function in inspect.getmembers(module, inspect.isfunction):
+        if title.startswith(VERBS):
+            assert "Reference:" in (function.__doc__ or ""), title
+
+
+def test_the_rule_reaches_both_ways_to_tensorly() -> None:
+    names = [name for name, _ in inspect.getmembers(tensorly_tensors, inspect.isfunction)]
+    assert {"to_tensorly", "from_tensorly"} <= {name for name in names if name.startswith(VERBS)}
+
+
+def test_every_public_function_has_a_reference() -> None:
+    for name in decompositions.__all__:
+        member = getattr(decompositions, name)
+        if inspect.isfunction(member):
+            assert "Reference:" in (member.__doc__ or ""), name
