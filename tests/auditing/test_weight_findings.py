@@ -48,6 +48,19 @@ def test_a_low_rank_is_advice_with_the_parameters_two_factors_save() -> None:
     assert main(shlex.split(finding.command)[1:]) == 0
 
 
+def test_what_can_be_built_is_compressed_and_files_alone_are_priced() -> None:
+    low = replace(ROW, matrices=(replace(FLAT, rank_at={**FLAT.rank_at, "99": 5}),))
+
+    def command(source: str) -> str:
+        (finding,) = weight_findings((low,), Parameters(feed_forward=1200), source)
+        return finding.command
+
+    # Two factors hold 350 of 1200.
+    assert command("") == "rankscope compress transformer --keep 0.3 --dry-run"
+    assert command("my.models:build") == "rankscope compress my.models:build --keep 0.3 --dry-run"
+    assert command("model.safetensors").startswith('rankscope cost "bi,ri,or->bo"')
+
+
 @settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 50))
 def test_the_saving_of_two_factors_is_what_they_lack(rows: int, columns: int, rank: int) -> None:

@@ -19,7 +19,7 @@ def weight_findings(
 ) -> tuple[Finding, ...]:
     """Findings about the weights, the weightiest first; `source` is named in their commands."""
     found = [
-        *_low_rank(rows, parameters),
+        *_low_rank(rows, parameters, source),
         *_copies(rows, parameters, source),
         *_spikes(rows, source),
         *_near_random(rows, source),
@@ -30,6 +30,20 @@ def weight_findings(
 def _again(source: str) -> str:
     """The command that shows all rows; without a source it is the embedded model."""
     return f"rankscope audit {shlex.quote(source)} --json" if source else "rankscope audit --json"
+
+
+def _smaller(source: str, matrix: MatrixRow, saving: float) -> str:
+    """The command that makes use of low ranks: on files alone only their price is known."""
+    keep = math.ceil(100 * (1 - saving)) / 100
+    if not source:
+        return f"rankscope compress transformer --keep {keep} --dry-run"
+    if ":" in source:
+        return f"rankscope compress {shlex.quote(source)} --keep {keep} --dry-run"
+    rows, columns = matrix.shape
+    return (
+        f'rankscope cost "bi,ri,or->bo" --size b=1 --size i={columns} '
+        f"--size r={matrix.rank_at[ENERGY]} --size o={rows}"
+    )
 
 
 def _counted(number: int) -> str:
@@ -50,12 +64,12 @@ def _own(rows: Sequence[TensorRow]) -> Iterator[tuple[TensorRow, MatrixRow]]:
                 yield row, matrix
 
 
-def _low_rank(rows: Sequence[TensorRow], parameters: Parameters) -> Iterator[Finding]:
+def _low_rank(rows: Sequence[TensorRow], parameters: Parameters, source: str) -> Iterator[Finding]:
     savings = [(factored_saving(matrix), row, matrix) for row, matrix in _own(rows)]
     savings = [entry for entry in savings if entry[0] > 0]
     if not savings:
         return
-    total = sum(saving for saving, _, _ in savings)
+    saving = sum(saved for saved, _, _ in savings) / max(1, parameters.total)
     _, row, matrix = max(savings, key=lambda entry: entry[0])
     share, full = matrix.rank_at[ENERGY], min(matrix.shape)
     yield Finding(
@@ -65,12 +79,11 @@ def _low_rank(rows: Sequence[TensorRow], parameters: Parameters) -> Iterator[Fin
         f"{_counted(len(savings))}; most in {row.name}, rank {share:,} of {full:,}.",
         value=share,
         threshold=full,
-        saving=round(total / max(1, parameters.total), 4),
+        saving=round(saving, 4),
         reason="Truncating the singular values is the best approximation of a given rank in the "
         "mean square; what it does to the loss has to be measured.",
         reference="Eckart & Young (1936); measured spectra",
-        command='rankscope cost "bi,ri,or->bo" --size b=1 '
-        f"--size i={matrix.shape[1]} --size r={share} --size o={matrix.shape[0]}",
+        command=_smaller(source, matrix, saving),
     )
 
 
