@@ -96,8 +96,8 @@ def test_errors_are_not_worse_than_those_of_tensorly(seed: int) -> None:
     dense = tensorly.tenalg.multi_mode_dot(core, factors, modes=[0, 1])
     theirs = float((torch.from_numpy(dense) - tensor).norm() / tensor.norm())
     ours = decompose_tucker(tensor, Bonds((3, 2)), positions=(0, 1), sweeps=100).relative_error
-    # Both stop when sweeps gain little: ours at 0.0001 of the squared error.
-    assert ours <= theirs * 1.001
+    # Both stop when sweeps gain little: ours at 0.001 of the squared error.
+    assert ours <= theirs * 1.005
 
 
 def test_ranks_larger_than_the_other_positions_can_fill_keep_their_size() -> None:

@@ -14,7 +14,7 @@ Contraction = Callable[..., Tensor]
 Ring = tuple[Tensor, ...]  # cores (left_bond, size, right_bond); the last bond is the first one
 
 # A sweep that gains less than this share of the squared error is the last one.
-_LEAST_GAIN = 1e-4
+_LEAST_GAIN = 1e-3
 # Added to the diagonal of the equations, in units of rounding, so that they have one solution.
 _RIDGE = 100
 

@@ -21,6 +21,9 @@ from rankscope.decompositions.truncation import (
 )
 from rankscope.errors import DecompositionError
 
+# Of each start, before the better one goes on.
+_TRIAL_SWEEPS = 2
+
 
 @dataclass(frozen=True, eq=False)
 class TensorRing:
@@ -60,9 +63,9 @@ def decompose_tensor_ring(
               \mathrm{tr}(G^{(1)}_{j_1} G^{(2)}_{j_2} \cdots G^{(N)}_{j_N})
 
     There are two starts: a tensor train, whose ends are joined by the closing bond, and one whose
-    first bond is split between its two neighbours. Alternating least squares lowers the error of
-    both, and the better one is returned: never worse than either start, nor than the train with
-    the same bonds. For a relative error, the one with fewer parameters is returned.
+    first bond is split between its two neighbours. Two sweeps of alternating least squares tell
+    which one to go on with: the end is never worse than either start, nor than the train with the
+    same bonds. For a relative error, the one with fewer parameters is returned.
 
     Args:
         tensor: of order 2 or more.
@@ -94,13 +97,19 @@ def decompose_tensor_ring(
     else:
         bonds = _bonds(tuple(tensor.shape), truncation)
         starts = list(_starts_with_bonds(scaled.unit, bonds, generator))
-    ends = [descend_ring(scaled.unit, start, sweeps) for start in starts]
-    found = min(
-        (TensorRing(ring, scaled.relative_error(contract_ring(ring))) for ring in starts + ends),
-        key=lambda ring: ring.relative_error,
-    )
+    tried = [descend_ring(scaled.unit, start, min(sweeps, _TRIAL_SWEEPS)) for start in starts]
+    better = _nearest(scaled, starts + tried)
+    last = descend_ring(scaled.unit, better.cores, max(0, sweeps - _TRIAL_SWEEPS))
+    found = _nearest(scaled, [better.cores, last])
     share = scaled.scale ** (1 / tensor.ndim)
     return TensorRing(tuple(core * share for core in found.cores), found.relative_error)
+
+
+def _nearest(scaled: Scaled, rings: list[Ring]) -> TensorRing:
+    return min(
+        (TensorRing(ring, scaled.relative_error(contract_ring(ring))) for ring in rings),
+        key=lambda ring: ring.relative_error,
+    )
 
 
 def limited_ring_bonds(sizes: Sequence[int], bonds: Sequence[int]) -> tuple[int, ...]:

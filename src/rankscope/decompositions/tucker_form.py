@@ -20,7 +20,7 @@ from rankscope.decompositions.truncation import (
 from rankscope.errors import DecompositionError
 
 # A sweep that gains less than this share of the squared error is the last one.
-_LEAST_GAIN = 1e-4
+_LEAST_GAIN = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
