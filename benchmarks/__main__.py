@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-NAMES = ("drawing", "contraction", "modular_rank", "attention", "cp", "audit")
+NAMES = ("drawing", "contraction", "modular_rank", "attention", "cp", "audit", "layers", "orthogonal")
 
 
 def machine() -> dict[str, object]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.architectures.measuring import measure_rank as measure_rank
     from rankscope.auditing.auditor import audit as audit
     from rankscope.auditing.plan import plan as plan
+    from rankscope.compression.compressing import compress as compress
+    from rankscope.compression.loading import load as load
     from rankscope.decompositions.interval import cp_rank as cp_rank
     from rankscope.diagrams.contraction import plan_contraction as plan_contraction
     from rankscope.diagrams.cost import Cost as Cost
@@ -67,6 +69,7 @@ _HOMES = {
     "Term": "diagrams.network",
     "audit": "auditing.auditor",
     "certify": "architectures.certification",
+    "compress": "compression.compressing",
     "cost": "diagrams.cost",
     "cp_rank": "decompositions.interval",
     "describe": "diagrams.describe",
@@ -75,6 +78,7 @@ _HOMES = {
     "family": "diagrams.families",
     "from_einsum": "diagrams.einsum",
     "from_module": "diagrams.reading",
+    "load": "compression.loading",
     "measure_rank": "architectures.measuring",
     "minimal_cut": "diagrams.minimal_cut",
     "module_arrays": "diagrams.reading",

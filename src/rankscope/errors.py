@@ -142,8 +142,16 @@ class ExperimentError(RankscopeError, ValueError):
     """An experiment is unknown, or its folder belongs to another one."""
 
 
+class RobustnessError(RankscopeError, ValueError):
+    """A perturbation, its radius or a model does not fit, or what was certified is not true."""
+
+
 class PlanError(RankscopeError, ValueError):
     """A model was asked to be planned for a budget or with wishes that no shape fits."""
+
+
+class ConstructionError(RankscopeError, ValueError):
+    """A network cannot be built by hand, read or cut into regions as asked."""
 
 
 def readable(count: int) -> str:

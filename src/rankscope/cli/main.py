@@ -16,10 +16,12 @@ from rankscope.cli import (
     audit,
     bounds,
     code,
+    compress,
     console,
     cost,
     cut,
     draw,
+    experiment,
     families,
     plan,
     rank,
@@ -39,6 +41,7 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., None]] = {
     "audit": audit.run,
     "plan": plan.run,
+    "compress": compress.run,
     "rank": rank.run,
     "bounds": bounds.run,
     "verify": verify.run,
@@ -50,6 +53,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _run in COMMANDS.items():
     app.command(_name)(_run)
+app.add_typer(experiment.app, name="experiment")
 
 
 def _print_version(is_wanted: bool) -> bool:
@@ -85,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         return _report(error, as_json="--json" in arguments)
     if result == INTERRUPTED:
-        kept = "--checkpoint" in arguments
+        kept = "--checkpoint" in arguments or arguments[:2] == ["experiment", "run"]
         console.complain("interrupted" + ("; the same command goes on from its checkpoint." * kept))
     return result if isinstance(result, int) else 0
 

@@ -128,3 +128,7 @@ class Plan:
             "notes": list(self.notes),
             "layers": [asdict(row) for row in self.rows],
         }
+
+    def rank_pattern(self) -> dict[str, int]:
+        """Ranks of the weights written as svd, by name: `rank_pattern` of peft's `LoraConfig`."""
+        return {row.name: row.ranks[0] for row in self.rows if row.format == "svd"}

@@ -1,1 +1,82 @@
-"""To be written."""
+"""Layers that hold small tensors instead of large weights, and layers that preserve norms.
+
+Names are imported when they are first used: torch takes its time to load.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
+    from rankscope.layers.attention import (
+        FactorizedMultiheadAttention as FactorizedMultiheadAttention,
+    )
+    from rankscope.layers.convolution import FactorizedConv1d as FactorizedConv1d
+    from rankscope.layers.convolution import FactorizedConv2d as FactorizedConv2d
+    from rankscope.layers.cp_attention import CPAttention as CPAttention
+    from rankscope.layers.embedding import FactorizedEmbedding as FactorizedEmbedding
+    from rankscope.layers.formats.catalogue import FORMATS as FORMATS
+    from rankscope.layers.formats.format import Format as Format
+    from rankscope.layers.formats.format import WeightShape as WeightShape
+    from rankscope.layers.formats.format import Window as Window
+    from rankscope.layers.linear import FactorizedLinear as FactorizedLinear
+    from rankscope.layers.orthogonal.convolution import OrthogonalConv1d as OrthogonalConv1d
+    from rankscope.layers.orthogonal.convolution import OrthogonalConv2d as OrthogonalConv2d
+    from rankscope.layers.orthogonal.convolution import (
+        OrthogonalConvTranspose1d as OrthogonalConvTranspose1d,
+    )
+    from rankscope.layers.orthogonal.convolution import (
+        OrthogonalConvTranspose2d as OrthogonalConvTranspose2d,
+    )
+    from rankscope.layers.orthogonal.factoring import ParaunitaryFactors as ParaunitaryFactors
+    from rankscope.layers.orthogonal.factoring import factor_paraunitary as factor_paraunitary
+    from rankscope.layers.orthogonal.initialization import Identity as Identity
+    from rankscope.layers.orthogonal.initialization import Permutation as Permutation
+    from rankscope.layers.orthogonal.initialization import Uniform as Uniform
+    from rankscope.layers.orthogonal.parametrizations import Cayley as Cayley
+    from rankscope.layers.orthogonal.parametrizations import Householder as Householder
+    from rankscope.layers.orthogonal.parametrizations import MatrixExponential as MatrixExponential
+    from rankscope.layers.paths import Path as Path
+    from rankscope.layers.recurrent import FactorizedGRU as FactorizedGRU
+    from rankscope.layers.recurrent import FactorizedLSTM as FactorizedLSTM
+    from rankscope.layers.tunable_attention import TunableAttention as TunableAttention
+
+_HOMES = {
+    "CPAttention": "cp_attention",
+    "Cayley": "orthogonal.parametrizations",
+    "FORMATS": "formats.catalogue",
+    "FactorizedConv1d": "convolution",
+    "FactorizedConv2d": "convolution",
+    "FactorizedEmbedding": "embedding",
+    "FactorizedGRU": "recurrent",
+    "FactorizedLSTM": "recurrent",
+    "FactorizedLinear": "linear",
+    "FactorizedMultiheadAttention": "attention",
+    "Format": "formats.format",
+    "Householder": "orthogonal.parametrizations",
+    "Identity": "orthogonal.initialization",
+    "MatrixExponential": "orthogonal.parametrizations",
+    "OrthogonalConv1d": "orthogonal.convolution",
+    "OrthogonalConv2d": "orthogonal.convolution",
+    "OrthogonalConvTranspose1d": "orthogonal.convolution",
+    "OrthogonalConvTranspose2d": "orthogonal.convolution",
+    "ParaunitaryFactors": "orthogonal.factoring",
+    "Path": "paths",
+    "Permutation": "orthogonal.initialization",
+    "TunableAttention": "tunable_attention",
+    "Uniform": "orthogonal.initialization",
+    "WeightShape": "formats.format",
+    "Window": "formats.format",
+    "factor_paraunitary": "orthogonal.factoring",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rankscope.layers' has no attribute {name!r}")
+    return getattr(import_module(f"rankscope.layers.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,1 +1,50 @@
-"""To be written."""
+"""One training loop, its data sets and its scores.
+
+Names are imported when they are first used: torch takes its time to load.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
+    from rankscope.training.batches import Batch as Batch
+    from rankscope.training.batches import TensorData as TensorData
+    from rankscope.training.datasets import load_data_set as load_data_set
+    from rankscope.training.history import History as History
+    from rankscope.training.loop import cross_entropy as cross_entropy
+    from rankscope.training.loop import fit as fit
+    from rankscope.training.recipe import SGD as SGD
+    from rankscope.training.recipe import Adam as Adam
+    from rankscope.training.recipe import Constant as Constant
+    from rankscope.training.recipe import Cosine as Cosine
+    from rankscope.training.recipe import Recipe as Recipe
+    from rankscope.training.recipe import Steps as Steps
+    from rankscope.training.recipe import TimedCosine as TimedCosine
+
+_HOMES = {
+    "Adam": "recipe",
+    "Batch": "batches",
+    "Constant": "recipe",
+    "Cosine": "recipe",
+    "History": "history",
+    "Recipe": "recipe",
+    "SGD": "recipe",
+    "Steps": "recipe",
+    "TensorData": "batches",
+    "TimedCosine": "recipe",
+    "cross_entropy": "loop",
+    "fit": "loop",
+    "load_data_set": "datasets",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rankscope.training' has no attribute {name!r}")
+    return getattr(import_module(f"rankscope.training.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

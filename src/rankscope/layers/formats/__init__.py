@@ -1,1 +1,1 @@
-"""To be written."""
+"""Ways to write a weight as small tensors, and to use it without the weight."""

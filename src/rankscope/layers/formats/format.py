@@ -18,6 +18,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from rankscope.diagrams.diagram import Diagram
+from rankscope.errors import LayerError
 
 Ranks = tuple[int, ...]
 Cores = Mapping[str, Tensor]
@@ -90,6 +91,29 @@ class Format(ABC):
     def full_ranks(self, shape: WeightShape) -> Ranks:
         """Ranks with which every weight can be written exactly (of CP: that surely suffice)."""
 
+    def max_ranks(self, shape: WeightShape) -> Ranks:
+        """Ranks above which nothing is gained; those that `check` allows."""
+        return self.full_ranks(shape)
+
+    def check(self, shape: WeightShape, ranks: Ranks) -> None:
+        """Refuse a weight that cannot be written so, and ranks that do not fit it.
+
+        Raises:
+            LayerError: with the reason, or with the ranks given and the largest ones.
+        """
+        refusal = self.refusal(shape)
+        if refusal is not None:
+            raise LayerError(f"{self.name}: a weight of shape {shape.sizes} is refused: {refusal}")
+        largest = self.max_ranks(shape)
+        fits = len(ranks) == len(largest) and all(
+            1 <= rank <= limit for rank, limit in zip(ranks, largest, strict=True)
+        )
+        if not fits:
+            raise LayerError(
+                f"{self.name}: a weight of shape {shape.sizes} needs {len(largest)} rank(s), "
+                f"from 1 to {largest}, got {ranks}."
+            )
+
     @abstractmethod
     def core_shapes(self, shape: WeightShape, ranks: Ranks) -> dict[str, tuple[int, ...]]:
         """The shape of each core, in the order in which `apply` uses them."""
@@ -122,6 +146,16 @@ class Format(ABC):
     ) -> int:
         """Multiply-adds of `apply` on one sample (one row of a matrix's inputs), all groups."""
 
+    def activations(
+        self, shape: WeightShape, ranks: Ranks, window: Window, input_sizes: Sequence[int]
+    ) -> int:
+        """Numbers that `apply` writes between the cores, on one sample; may be an estimate.
+
+        As if there were, after every core but the last, the mean rank at every place.
+        """
+        num_between = len(self.core_shapes(shape, ranks)) - 1
+        return window.groups * num_between * math.prod(input_sizes) * sum(ranks) // len(ranks)
+
     @abstractmethod
     def diagram(self, shape: WeightShape, ranks: Ranks) -> Diagram:
         """The weight as a network of its cores; open indices are those of the weight."""
@@ -134,6 +168,17 @@ class Format(ABC):
         multiplied back.
         """
         return None
+
+    def rows(self, cores: Cores, shape: WeightShape, numbers: Tensor) -> Tensor:
+        """Rows of a matrix, by their numbers (...), as (..., in_size); the matrix is never built.
+
+        Raises:
+            LayerError: if the format has no such way.
+        """
+        raise LayerError(
+            f"{self.name}: a row of a matrix {shape.sizes} cannot be looked up from {len(cores)} "
+            "cores without building the matrix; use svd or r-tensor-train."
+        )
 
     def num_parameters(self, shape: WeightShape, ranks: Ranks) -> int:
         """How many numbers the cores hold together, for one group."""

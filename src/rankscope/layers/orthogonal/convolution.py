@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from rankscope.errors import LayerError
 from rankscope.layers.orthogonal.initialization import Initialization, Permutation
+from rankscope.layers.orthogonal.kept_weight import KeptWeight, built_in_full_precision
 from rankscope.layers.orthogonal.padding import (
     Margins,
     circular_margins,
@@ -61,7 +62,7 @@ class _OrthogonalConv(nn.Module):
             Permutation() if initialization is None else initialization,
         )
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
-        self._cached: tuple[list[Tensor], Tensor] | None = None
+        self._kept = KeptWeight()
 
     def weight(self) -> Tensor:
         """The kernel as PyTorch's layer of the same name would hold it.
@@ -71,25 +72,16 @@ class _OrthogonalConv(nn.Module):
         """
         if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._built()
-        now = [*self.kernel.state_dict().values()]
-        if self._cached is None or not _same(self._cached[0], now):
-            self._cached = ([tensor.clone() for tensor in now], self._built())
-        return self._cached[1]
+        return self._kept.get(self.kernel.state_dict().values(), self._built)
 
     def _built(self) -> Tensor:
-        device = next(self.kernel.parameters()).device
-        with torch.autocast(device.type, enabled=False):
-            kernel: Tensor = self.kernel()
-        return kernel
+        return built_in_full_precision(self.kernel, next(self.kernel.parameters()).device)
 
     def train(self, mode: bool = True) -> "_OrthogonalConv":
-        """As every module; the cached kernel is dropped."""
-        self._cached = None
+        """As every module; the kept kernel is dropped."""
+        self._kept.drop()
         super().train(mode)
         return self
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_cached": None}
 
     def extra_repr(self) -> str:
         """What a reader needs."""
@@ -148,13 +140,6 @@ class _OrthogonalConv(nn.Module):
                 f"{type(self).__name__}: on a circle stride {self.stride} must divide the input's "
                 f"sizes {sizes}."
             )
-
-
-def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
-    return all(
-        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
-        for a, b in zip(first, second, strict=True)
-    )
 
 
 class _Forward(_OrthogonalConv):

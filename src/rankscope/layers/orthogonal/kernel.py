@@ -68,8 +68,8 @@ class ParaunitarySystem(nn.Module):
     def forward(self) -> Tensor:
         """The kernel (groups, channels, channels, *taps)."""
         rotation_start, frame_starts = self._starts()
-        rotation = rotation_start @ self.parametrization.rotation(_wide(self.rotation))
-        frames = frame_starts @ self.parametrization.frame(_wide(self.frames))
+        rotation = rotation_start @ self.parametrization.rotation(wide(self.rotation))
+        frames = frame_starts @ self.parametrization.frame(wide(self.frames))
         identity = torch.eye(self.size.channels, dtype=rotation.dtype, device=rotation.device)
         axes = []
         for axis, of_axis in enumerate(torch.split(frames, [taps - 1 for taps in self.size.taps])):
@@ -79,20 +79,20 @@ class ParaunitarySystem(nn.Module):
 
     def _starts(self) -> tuple[Tensor, Tensor]:
         rotation, frames = self.get_buffer("rotation_start"), self.get_buffer("frame_starts")
-        return _orthogonal(rotation), _orthogonal(frames)
+        return orthogonal_start(rotation), orthogonal_start(frames)
 
 
-def _orthogonal(start: Tensor) -> Tensor:
+def orthogonal_start(start: Tensor) -> Tensor:
     """A matrix that may have been rounded to float32 on its way to float64 (Newton-Schulz)."""
     if start.dtype != torch.float64:
         return start.float()
-    return start @ (
-        1.5 * torch.eye(start.shape[-1], dtype=start.dtype, device=start.device)
-        - 0.5 * start.mT @ start
-    )
+    identity = torch.eye(start.shape[-1], dtype=start.dtype, device=start.device)
+    for _ in range(2):  # an error of 1e-7 becomes 1e-14, which is not yet rounding
+        start = start @ (1.5 * identity - 0.5 * start.mT @ start)
+    return start
 
 
-def _wide(tensor: Tensor) -> Tensor:
+def wide(tensor: Tensor) -> Tensor:
     """Short floats cannot hold an orthogonal matrix."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 

@@ -1,0 +1,182 @@
+"""`rankscope compress`: a smaller model under one budget, or the plan for it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankscope.cli import console
+from rankscope.cli.options import Json, read_shape
+from rankscope.errors import RequestError
+
+
+def run(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="package.module:factory, or a built-in network (resnet32, minilm, digits, …).",
+            show_default=False,
+        ),
+    ],
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="A .safetensors file, or a state dict saved by torch (weights only)."),
+    ] = None,
+    keep: Annotated[float, typer.Option(help="Share of the model's total that may be kept.")] = 0.1,
+    by: Annotated[
+        str, typer.Option(help="What keep counts: parameters, flops, bytes or latency.")
+    ] = "parameters",
+    formats: Annotated[
+        str | None,
+        typer.Option(
+            metavar="svd,tucker,…",
+            help="svd, cp, tucker, tensor-train, tensor-ring, or r-… of the last four.",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Score errors on real inputs: cifar10, digits, …, a folder with them, or a "
+            ".safetensors or .npz file of inputs.",
+        ),
+    ] = None,
+    example: Annotated[
+        str | None,
+        typer.Option("--input", metavar="1,3,32,32", help="Shape of one batch, to count flops."),
+    ] = None,
+    bits: Annotated[
+        str | None,
+        typer.Option(metavar="32,8,4", help="Bits of a stored number to choose among."),
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="A relative error for each weight, instead of keep.")
+    ] = None,
+    leave: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Leave this module alone; * for any part of a name."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan, and print it.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write model.safetensors and plan.json into this folder."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose a format and ranks for every weight, all under one budget, and write the model."""
+    if output is None and not dry_run:
+        raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
+    unit, chosen = _read_unit(by), _read_formats(formats)
+    from rankscope.architectures.models.catalogue import BUILT_IN
+    from rankscope.cli.compress_inputs import read_calibration, read_example, read_model
+    from rankscope.compression.applying import carry_out
+    from rankscope.compression.compressing import scoring_on
+    from rankscope.compression.plan import Budget
+    from rankscope.compression.planning import Tolerance, plan_compression
+    from rankscope.compression.saving import save
+
+    folder = Path(data) if data is not None and Path(data).is_dir() else None
+    network, remarks = read_model(model, weights=weights, data=folder, may_be_untrained=dry_run)
+    calibration = None if data is None else read_calibration(data, model)
+    batch = read_example(None if example is None else read_shape(example), model, calibration)
+    scoring = scoring_on(calibration)
+    with console.reporting("planning") as report:
+        plan = plan_compression(
+            network,
+            Budget(keep, unit) if tolerance is None else Tolerance(tolerance),
+            formats=chosen,
+            example=batch,
+            scores=scoring,
+            bits=_read_bits(bits),
+            leave=leave or (),
+            report=report,
+        )
+    plan = replace(plan, notes=(*remarks, *plan.notes))
+    if output is not None and not dry_run:
+        compressed = carry_out(network, plan, scores=scoring, example=batch)
+        built_in = model if model in BUILT_IN else None
+        save(compressed, output, built_in=built_in, dense=network, example=batch)
+        plan = compressed.plan
+    if as_json:
+        console.print_json(plan.to_dict())
+    else:
+        _print(plan)
+        if output is not None and not dry_run:
+            print(output)
+
+
+def _read_unit(text: str) -> Any:
+    from rankscope.compression.plan import Unit
+
+    units = {str(unit): unit for unit in Unit}
+    if text not in units:
+        raise RequestError(f"--by takes one of {', '.join(units)}, got {text!r}.")
+    return units[text]
+
+
+def _read_formats(text: str | None) -> Any:
+    from rankscope.layers.formats.catalogue import FORMATS
+
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in FORMATS:
+            raise RequestError(
+                f"--formats takes some of {', '.join(FORMATS)}, with commas between them, "
+                f"got {name!r}."
+            )
+    return [FORMATS[name] for name in dict.fromkeys(names)]
+
+
+def _read_bits(text: str | None) -> list[int]:
+    try:
+        return [] if text is None else [int(bits) for bits in text.split(",")]
+    except ValueError as error:
+        raise RequestError(f"--bits takes some of 32, 8, 4, like 32,8, got {text!r}.") from error
+
+
+def _print(plan: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for head in ("name", "shape", "format", "ranks"):
+        table.add_column(head, overflow="fold")
+    for head in ("bits", "kept", "of", "error"):
+        table.add_column(head, justify="right")
+    table.add_column("reason", overflow="fold")
+    for row in plan.rows:
+        table.add_row(
+            row.name or "(model)",
+            " x ".join(map(str, row.shape)),
+            row.format or "dense",
+            ",".join(map(str, row.ranks)),
+            str(row.bits),
+            f"{row.kept:,}",
+            f"{row.dense:,}",
+            f"{row.error:.3g}" if row.format else "",
+            row.reason,
+        )
+    Console(soft_wrap=False).print(table)
+    _print_totals(plan)
+    for note in plan.notes:
+        print(note)
+
+
+def _print_totals(plan: Any) -> None:
+    print("\nRatio is kept / dense: what stays of the whole model, in each unit.")
+    rows = [("", "dense", "kept", "ratio")]
+    units = {"parameters": "parameters", "bytes": "bytes", "flops": "flops", "seconds": "latency"}
+    for name, spelled in units.items():
+        dense, kept = getattr(plan.dense, name), getattr(plan.kept, name)
+        if dense:
+            shown = (
+                (f"{dense:.4g} s", f"{kept:.4g} s")
+                if name == "seconds"
+                else (f"{dense:,}", f"{kept:,}")
+            )
+            rows.append((spelled, *shown, f"{kept / dense:.2%}"))
+    console.print_columns(rows, numbers=(1, 2, 3))

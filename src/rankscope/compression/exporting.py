@@ -1,0 +1,153 @@
+"""Compressed models as files that run without this package: torch.export and ONNX.
+
+    export(compressed.model, images, "model.onnx", OnnxExporter(), dense=model)
+
+A layer that rebuilds or merges its weight would be written with that weight, and the file would be
+as large as the dense one. Exports therefore always take the factor chain, on a copy of the model.
+"""
+
+import copy
+from dataclasses import asdict, dataclass
+from pathlib import Path as FilePath
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression.calibration import shapes
+from rankscope.compression.exporters import Exporter, TorchExporter, tensors
+from rankscope.compression.latency_table import resized
+from rankscope.compression.refusals import FACTORIZED_ROOM
+from rankscope.compression.scores import Batch, run
+from rankscope.errors import CompressionError
+from rankscope.files import write_atomically
+from rankscope.layers.paths import Path
+
+TOLERANCE = 1e-3  # of the outputs' largest entry; runtimes sum in other orders
+_TRIED_BATCH = 2  # a batch of one would be taken for a constant
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, and what was measured before it was.
+
+    Args:
+        path: of the file.
+        kind: "torch.export" or "ONNX".
+        num_bytes: of the file.
+        dense_bytes: of the dense model's file, written in the same way; None if it was not given.
+        difference: largest difference to the module's outputs, relative to their largest entry.
+        evaluation_path: how factorized layers compute in the file.
+    """
+
+    path: str
+    kind: str
+    num_bytes: int
+    dense_bytes: int | None
+    difference: float
+    evaluation_path: str = str(Path.CHAIN)
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes of the file / bytes of the dense model's."""
+        return None if self.dense_bytes is None else self.num_bytes / self.dense_bytes
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data, for JSON."""
+        return {**asdict(self), "ratio": self.ratio}
+
+
+def export(
+    model: nn.Module,
+    example: Batch,
+    path: FilePath | str,
+    exporter: Exporter | None = None,
+    *,
+    dense: nn.Module | None = None,
+    any_batch: bool = True,
+) -> Exported:
+    """Write a model as a file, after its outputs and its size have been checked.
+
+    Args:
+        model: left as it is; the file holds its inference mode.
+        example: inputs with the batch first.
+        path: of the file.
+        exporter: `TorchExporter()` (by default) or `OnnxExporter()`.
+        dense: the model before compression; the file must be smaller than its own would be.
+        any_batch: whether the file must run on batches of any size, or only of the example's.
+
+    Raises:
+        CompressionError: if the model cannot be exported, the file gives other outputs, or it is
+            not smaller than the dense model's; nothing is written then.
+        MissingExtraError: if ONNX is asked for and not installed.
+        OutputError: if the file cannot be written.
+    """
+    exporter = exporter or TorchExporter()
+    tried = resized(example, _TRIED_BATCH) if any_batch else example
+    small = _chained(model)
+    data = _written(exporter, small, tried, any_batch=any_batch)
+    difference = _difference(exporter, data, small, tried)
+    if any_batch:
+        larger = resized(example, _TRIED_BATCH + 1)
+        difference = max(difference, _difference(exporter, data, small, larger))
+    if not difference <= TOLERANCE:
+        raise CompressionError(
+            f"export: the outputs of the {exporter.name} file differ from the model's by "
+            f"{difference:.2g} of their largest entry, over {TOLERANCE}; it was not written."
+        )
+    dense_bytes = None
+    if dense is not None:
+        dense_bytes = len(_written(exporter, _chained(dense), tried, any_batch=any_batch))
+        if len(data) >= dense_bytes:
+            raise CompressionError(
+                f"export: the {exporter.name} file would have {len(data):,} bytes, not fewer than "
+                f"the dense model's {dense_bytes:,}; compress more, or export the dense model."
+            )
+    write_atomically(path, data)
+    return Exported(str(path), exporter.name, len(data), dense_bytes, difference)
+
+
+def _chained(model: nn.Module) -> nn.Module:
+    """A copy in inference mode whose layers all use the factor chain."""
+    copied = copy.deepcopy(model).eval()
+    for module in copied.modules():
+        if hasattr(module, "path") and type(module).__module__.startswith(FACTORIZED_ROOM):
+            module.path = Path.CHAIN  # type: ignore[assignment]
+    for tensor in (*copied.parameters(), *copied.buffers()):
+        # Views of larger memory would be written with all of it.
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
+        tensor.requires_grad = False
+    return copied
+
+
+def _written(exporter: Exporter, model: nn.Module, example: Batch, *, any_batch: bool) -> bytes:
+    try:
+        return exporter.write(model, example, any_batch=any_batch)
+    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+        advice = " Try any_batch=False." if any_batch else ""
+        reason = str(error).strip().partition("\n")[0]
+        raise CompressionError(
+            f"export: {exporter.name} cannot write {type(model).__name__}: {reason}.{advice}"
+        ) from error
+
+
+def _difference(exporter: Exporter, data: bytes, model: nn.Module, example: Batch) -> float:
+    """Largest difference of two models' outputs, relative to the largest entry of each output."""
+    with torch.no_grad():
+        wanted = tensors(run(model, example))
+    try:
+        found = exporter.run(data, example)
+    except (RuntimeError, ValueError, TypeError) as error:
+        if isinstance(error, CompressionError):
+            raise
+        raise CompressionError(
+            f"export: the {exporter.name} file cannot be run on ({shapes(example)}): {error}"
+        ) from error
+    pairs = zip(wanted, found, strict=True)
+    return max((_relative(one, other) for one, other in pairs), default=0.0)
+
+
+def _relative(wanted: Tensor, found: Tensor) -> float:
+    if wanted.shape != found.shape or not wanted.numel():
+        return 0.0 if wanted.shape == found.shape else float("inf")
+    size = float(wanted.double().abs().max()) or 1.0
+    return float((wanted.double() - found.double()).abs().max()) / size

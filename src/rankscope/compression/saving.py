@@ -1,0 +1,146 @@
+"""Compressed models as folders: `model.safetensors` with the weights, `plan.json` with the rest.
+
+Both are written beside the folder, read back, and only then put in their place. The plan carries
+the hash of the weights, so that two files that do not belong together are never taken for a model.
+"""
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor, nn
+
+from rankscope.compression.applying import Compressed
+from rankscope.compression.exporters import tensors
+from rankscope.compression.loading import load
+from rankscope.compression.modes import inference
+from rankscope.compression.plan_file import (
+    PLAN_FILE,
+    WEIGHTS_FILE,
+    SavedPlan,
+    WeightsSeal,
+    read_plan,
+)
+from rankscope.compression.scores import Batch
+from rankscope.compression.usage import run_example
+from rankscope.errors import CompressionError, OutputError
+from rankscope.files import write_atomically
+
+
+def save(
+    compressed: Compressed,
+    folder: Path | str,
+    *,
+    built_in: str | None = None,
+    dense: nn.Module | None = None,
+    example: Batch | None = None,
+) -> None:
+    """Write a compressed model, after it has been read back and compared.
+
+    Args:
+        compressed: also one that was repaired or fine-tuned since.
+        folder: made if it is not there; a model in it is replaced.
+        built_in: name of the built-in network it was made from, which `load` then makes itself.
+        dense: the model it was made from, if it is not built in, to read it back as `load` will.
+        example: one batch; the model must give finite outputs on it, and the same when read back.
+
+    Raises:
+        CompressionError: if the model cannot be written or read back as it is; the folder is then
+            untouched.
+        OutputError: if the folder cannot be written.
+    """
+    outputs = None if example is None else _outputs(compressed.model, example)
+    state = _state(compressed.model)
+    data = tensors_to_bytes(state)
+    saved = SavedPlan(compressed.plan, WeightsSeal.of(data), built_in)
+    target = Path(folder).absolute()
+    with _beside(target) as beside:
+        write_atomically(beside / WEIGHTS_FILE, data)
+        write_atomically(beside / PLAN_FILE, saved.to_json())
+        read_plan(beside / PLAN_FILE)
+        if built_in is not None or dense is not None:
+            again = load(beside, into=dense)
+            _check_same(state, _state(again))
+            if example is not None and outputs is not None:
+                _check_outputs(outputs, _outputs(again, example))
+        _publish(beside, target)
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    """Every tensor once, under its first name, in memory of its own."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, value in model.state_dict(keep_vars=True).items():
+        if not isinstance(value, Tensor):
+            raise CompressionError(
+                f"save: {name} of the model's state is a {type(value).__name__}; only tensors can "
+                "be written."
+            )
+        if id(value) not in seen:
+            seen.add(id(value))
+            found[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return found
+
+
+def _outputs(model: nn.Module, example: Batch) -> list[Tensor]:
+    with torch.no_grad(), inference(model):
+        found = tensors(run_example(model, example))
+    for output in found:
+        bad = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
+        if bad:
+            raise CompressionError(
+                f"save: the model gives {bad:,} NaN or infinite numbers of {output.numel():,} on "
+                "the example; it was not written."
+            )
+    return found
+
+
+def _check_same(written: dict[str, Tensor], found: dict[str, Tensor]) -> None:
+    for name, value in written.items():
+        if name not in found or not torch.equal(value, found[name]):
+            raise CompressionError(
+                f"save: {name} is not read back as it was written; the plan does not describe "
+                "this model."
+            )
+
+
+def _check_outputs(wanted: list[Tensor], found: list[Tensor]) -> None:
+    for one, other in zip(wanted, found, strict=True):
+        # The same numbers may be summed in another order, if a weight lies otherwise in memory.
+        if not torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max())):
+            difference = float((one - other).abs().max())
+            raise CompressionError(
+                f"save: the model read back gives outputs that differ by {difference:.2g}; it was "
+                "not written. Does it hold numbers outside of its state?"
+            )
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A new folder in the same place, gone afterwards."""
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"Cannot write {str(target)!r}: a file of that name is in the way.")
+    folder = target.with_name(f".rankscope-{secrets.token_hex(8)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(f"Cannot write {str(target)!r}: {error.strerror}.") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _publish(beside: Path, target: Path) -> None:
+    if not target.exists():
+        beside.rename(target)
+        return
+    # The plan last: until it is there, the old one says that the weights are not its own.
+    for name in (WEIGHTS_FILE, PLAN_FILE):
+        (beside / name).replace(target / name)

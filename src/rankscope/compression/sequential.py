@@ -1,0 +1,151 @@
+"""Repair a compressed model stage by stage, so that each gives what the uncompressed one gives.
+
+Stage after stage, the mean squared difference between the outputs of the two models' stages is
+minimized. A stage runs on what the compressed model's own stages before it give, so that it also
+corrects what they still lack. No labels are used.
+
+Reference:
+    Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352, and the code released with it.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from rankscope.compression.modes import inference
+from rankscope.compression.stages import output_of_stage, split_into_stages
+from rankscope.errors import CheckpointError, CompressionError, OutputError
+from rankscope.files import write_atomically
+from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.training.batches import Batch, TensorData
+from rankscope.training.history import History
+from rankscope.training.loop import Loss, fit
+from rankscope.training.recipe import Recipe
+
+_MANIFEST = "stages.json"
+
+
+@dataclass(frozen=True)
+class StageFit:
+    """One stage that was fitted, and how its loss went."""
+
+    stage: str
+    history: History
+
+
+def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
+    reference: nn.Module,
+    compressed: nn.Module,
+    data: TensorData,
+    *,
+    stages: Sequence[str],
+    recipe: Recipe,
+    folder: Path | None = None,
+    progress: Report | None = None,
+) -> tuple[StageFit, ...]:
+    """Fit each stage of a compressed model, in place, to that of the uncompressed one.
+
+    Only the parameters of the current stage train (of the first also those of what comes before
+    it; those of what comes after the last not at all). Both models stay in inference mode: batch
+    normalizations keep their statistics, and nothing is dropped out, since the reference is not
+    random either. Each stage gets the whole recipe and a fresh optimizer.
+
+    Args:
+        reference: left as it is.
+        compressed: with the same stages; changed in place.
+        data: its targets are not used.
+        stages: names of modules, in the order in which they end, see `stages_of`.
+        recipe: of each stage.
+        folder: where each stage keeps its checkpoint; the same call again goes on from there.
+        progress: told of every step.
+
+    Raises:
+        CompressionError: if a stage cannot be one, or its outputs differ in shape.
+        CheckpointError: if the folder is of another run.
+        TrainingError: as `fit` raises it.
+    """
+    start = data.head(2).batches(2)[0].inputs
+    found = split_into_stages(compressed, stages, start)
+    _check_outputs(reference, compressed, stages, start)
+    if folder is not None:
+        _claim(folder, reference, stages)
+    finished = []
+    for number, stage in enumerate(found, start=1):
+        with inference(reference):
+            history = fit(
+                compressed,
+                _difference(reference, stage.name),
+                data,
+                recipe,
+                parameters=[part for part in stage.parameters.values() if part.requires_grad],
+                folder=None if folder is None else folder / f"stage {number}",
+                progress=_named(progress or ignore, stage.name),
+                batch_norm_frozen=True,
+            )
+        finished.append(StageFit(stage.name, history))
+    return tuple(finished)
+
+
+def _difference(reference: nn.Module, stage: str) -> Loss:
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        if model.training:
+            model.eval()  # the loop trains in training mode, in which dropout would act
+        with torch.no_grad():
+            wanted = output_of_stage(reference, stage, batch.inputs)
+        # What comes before the stage is not trained, so that no gradients are kept for it.
+        return mse_loss(output_of_stage(model, stage, batch.inputs), wanted)
+
+    return loss
+
+
+def _check_outputs(
+    reference: nn.Module, compressed: nn.Module, stages: Sequence[str], inputs: Tensor
+) -> None:
+    for stage in stages:
+        with torch.no_grad(), inference(reference), inference(compressed):
+            wanted = output_of_stage(reference, stage, inputs).shape
+            got = output_of_stage(compressed, stage, inputs).shape
+        if wanted != got:
+            raise CompressionError(
+                f"The stage {stage!r} gives {tuple(wanted)} in the reference, but {tuple(got)} in "
+                "the compressed model; compress the same model."
+            )
+
+
+def _claim(folder: Path, reference: nn.Module, stages: Sequence[str]) -> None:
+    """Say what a folder is for; one that is for something else is refused."""
+    digest = hashlib.sha256()
+    for name, value in reference.state_dict().items():
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    wanted = {"reference": digest.hexdigest(), "stages": list(stages)}
+    manifest = folder / _MANIFEST
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = json.loads(manifest.read_bytes()) if manifest.is_file() else None
+    except ValueError as error:
+        raise CheckpointError(
+            f"{str(manifest)!r} cannot be read: {error}. Delete the folder to start afresh."
+        ) from error
+    except OSError as error:
+        raise OutputError(f"Cannot create {str(folder)!r}: {error.strerror}.") from error
+    if found is None:
+        write_atomically(manifest, json.dumps(wanted, indent=1).encode())
+    elif found != wanted:
+        raise CheckpointError(
+            f"The folder {str(folder)!r} belongs to another run: it says {found}, not {wanted}. "
+            "Name another folder, or ask for the same run."
+        )
+
+
+def _named(progress: Report, stage: str) -> Report:
+    def report(step: Progress) -> None:
+        progress(Progress(f"{stage}, {step.what}", step.done, step.total))
+
+    return report

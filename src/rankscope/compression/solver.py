@@ -1,0 +1,160 @@
+"""One choice of each list under one budget, at the least total score: an integer program.
+
+One binary variable for each option, one equation for each list (exactly one is picked), one row
+for the budget, solved by HiGHS after options that cannot belong to the best choice are dropped (by
+the bound of the relaxed problem). The greedy choice is kept as a check: it is returned if the time
+ends before anything better was found, and the result says how far from optimal it may be.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from rankscope.compression.greedy import Option, choose_greedily, relaxed_price, undominated
+
+# HiGHS also stops at an absolute gap of 1e-6, and scipy cannot change it: scores are scaled up.
+LARGEST_SCORE = 1e5
+MAX_CORRECTIONS = 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was picked.
+
+    Args:
+        picks: a position in each list.
+        cost: of all picks together.
+        score: of all picks together.
+        gap: no choice has a score below `score - gap`; 0 if it was proved to be the best.
+    """
+
+    picks: tuple[int, ...]
+    cost: int
+    score: float
+    gap: float
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether no choice within the budget has a lower score (to 1e-9 of the largest)."""
+        return self.gap == 0
+
+
+def choose(
+    lists: Sequence[Sequence[Option]], budget: int, *, max_seconds: float = 30.0
+) -> Choice | None:
+    """The picks of least total score within the budget; None if not even the cheapest fit.
+
+    Example:
+        >>> lists = [[Option(1, 9.0), Option(5, 0.0)], [Option(1, 4.0), Option(2, 1.0)]]
+        >>> choose(lists, 6).picks
+        (1, 0)
+        >>> choose(lists, 1) is None
+        True
+    """
+    if sum(min(option.cost for option in options) for options in lists) > budget:
+        return None
+    if not lists:
+        return Choice((), 0, 0.0, 0.0)
+    greedy = choose_greedily(lists, budget)
+    bound, kept = _core(lists, budget, _total(lists, greedy)[1])
+    reduced = [
+        [options[n] for n in positions] for options, positions in zip(lists, kept, strict=True)
+    ]
+    found, proved = _solve(reduced, budget, max_seconds)
+    candidates = [greedy]
+    if found is not None:
+        candidates.append([positions[n] for positions, n in zip(kept, found, strict=True)])
+    picks = min(candidates, key=lambda picks: _total(lists, picks)[1])
+    cost, score = _total(lists, picks)
+    slack = 1e-9 * max(option.score for options in lists for option in options)
+    gap = score - max(bound, min(proved, score))
+    return Choice(tuple(picks), cost, score, 0.0 if gap <= slack else gap)
+
+
+def _core(
+    lists: Sequence[Sequence[Option]], budget: int, known: float
+) -> tuple[float, list[list[int]]]:
+    r"""A lower bound of the best score, and the options that a better choice may still contain.
+
+    For every price λ of a unit, each choice within the budget B has a score of at least
+
+    .. math:: \sum_i \min_j (s_{ij} + \lambda c_{ij}) - \lambda B
+
+    and one that contains the option ij at least as much more as ij is above its list's minimum.
+    What would so end above a known score is dropped; for the best λ that is nearly everything.
+    """
+    price = relaxed_price(lists, budget)
+    priced = [[option.score + price * option.cost for option in options] for options in lists]
+    bound = math.fsum(map(min, priced)) - price * budget
+    # Rounding must not drop the best.
+    spare = known - bound + 1e-9 * max(1.0, abs(known), price * budget)
+    return bound, [
+        [n for n in undominated(options) if values[n] - min(values) <= spare]
+        for options, values in zip(lists, priced, strict=True)
+    ]
+
+
+def _total(lists: Sequence[Sequence[Option]], picks: Sequence[int]) -> tuple[int, float]:
+    chosen = [options[n] for options, n in zip(lists, picks, strict=True)]
+    return sum(option.cost for option in chosen), math.fsum(option.score for option in chosen)
+
+
+def _solve(
+    lists: Sequence[Sequence[Option]], budget: int, max_seconds: float
+) -> tuple[list[int] | None, float]:
+    """Picks within the budget (if any were found), and a lower bound of every total score."""
+    bound, limit, end = 0.0, budget, time.monotonic() + max_seconds
+    for _ in range(MAX_CORRECTIONS):
+        result = _integer_program(lists, limit, max(0.0, end - time.monotonic()))
+        if limit == budget:
+            bound = _lower_bound(result, lists)
+        if result.x is None:
+            return None, bound
+        picks = _picked(result.x, lists)
+        excess = _total(lists, picks)[0] - budget
+        if excess <= 0:
+            return picks, bound
+        # HiGHS fulfils rows up to 1e-6 of their size; costs are integers and must fit exactly.
+        limit -= excess
+    return None, bound
+
+
+def _integer_program(lists: Sequence[Sequence[Option]], limit: int, max_seconds: float) -> Any:
+    sizes = [len(options) for options in lists]
+    owners = np.repeat(np.arange(len(lists)), sizes)
+    positions = np.arange(len(owners))
+    one_of_each = csr_array((np.ones(len(owners)), (owners, positions)))
+    costs = np.array([option.cost for options in lists for option in options], dtype=float)
+    scores = np.array([option.score for options in lists for option in options])
+    unit = max(1, limit)
+    return milp(
+        scores * _scale(lists),
+        integrality=np.ones(len(owners)),
+        bounds=Bounds(0, 1),
+        constraints=[
+            LinearConstraint(one_of_each, 1, 1),
+            LinearConstraint(csr_array(costs[None] / unit), -np.inf, limit / unit),
+        ],
+        options={"mip_rel_gap": 0.0, "time_limit": max_seconds},
+    )
+
+
+def _scale(lists: Sequence[Sequence[Option]]) -> float:
+    largest = max(option.score for options in lists for option in options)
+    return LARGEST_SCORE / largest if largest > 0 else 1.0
+
+
+def _lower_bound(result: Any, lists: Sequence[Sequence[Option]]) -> float:
+    bound = result.mip_dual_bound
+    return 0.0 if bound is None or not np.isfinite(bound) else max(0.0, bound / _scale(lists))
+
+
+def _picked(values: Any, lists: Sequence[Sequence[Option]]) -> list[int]:
+    ends = np.cumsum([len(options) for options in lists])[:-1]
+    return [int(np.argmax(part)) for part in np.split(values, ends)]

@@ -1,0 +1,146 @@
+"""Networks of dense layers with ReLU between them, read as matrices and built from them."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from rankscope.errors import ConstructionError
+
+Reals = NDArray[numpy.float64]
+# Object arrays of Fraction: a float is a fraction, so these compute without rounding.
+Rationals = NDArray[numpy.object_]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseLayer:
+    """The affine map x -> `weight` x + `bias`."""
+
+    weight: Reals
+    bias: Reals
+
+    def __call__(self, points: Reals) -> Reals:
+        """Apply the map to each row."""
+        return numpy.asarray(points @ self.weight.T + self.bias)
+
+    def after(self, other: "DenseLayer") -> "DenseLayer":
+        """The affine map that applies `other` first."""
+        return DenseLayer(self.weight @ other.weight, self.weight @ other.bias + self.bias)
+
+
+def dense_layers(network: nn.Module) -> tuple[DenseLayer, ...]:
+    """The affine maps of a network, between which there are ReLUs.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 1))
+        >>> [layer.weight.shape for layer in dense_layers(network)]
+        [(5, 2), (1, 5)]
+
+    Raises:
+        ConstructionError: if the network is not Linear, ReLU, Linear, …, Linear, or holds a
+            weight that is not finite.
+    """
+    parts = _flatten(network)
+    for place, part in enumerate(parts):
+        wanted = (nn.Linear, nn.ReLU)[place % 2]
+        if not isinstance(part, wanted):
+            raise ConstructionError(
+                f"dense_layers reads Linear, ReLU, Linear, …, Linear; part {place} is a "
+                f"{type(part).__name__} where a {wanted.__name__} belongs."
+            )
+    if len(parts) % 2 == 0:
+        raise ConstructionError(
+            f"dense_layers reads networks that end with a Linear; this one has {len(parts)} parts. "
+            "Append a Linear, the identity if need be."
+        )
+    return tuple(_read(part) for part in parts if isinstance(part, nn.Linear))
+
+
+def _flatten(network: nn.Module) -> list[nn.Module]:
+    if isinstance(network, nn.Sequential):
+        return [part for child in network for part in _flatten(child)]
+    return [network]
+
+
+def _read(linear: nn.Linear) -> DenseLayer:
+    weight = linear.weight.detach().cpu().double().numpy().copy()
+    bias = numpy.zeros(linear.out_features)
+    if linear.bias is not None:
+        bias = linear.bias.detach().cpu().double().numpy().copy()
+    if not (numpy.isfinite(weight).all() and numpy.isfinite(bias).all()):
+        bad = int((~numpy.isfinite(weight)).sum() + (~numpy.isfinite(bias)).sum())
+        raise ConstructionError(
+            f"dense_layers needs finite weights; {bad} of {weight.size + bias.size} in a "
+            f"{linear.in_features} -> {linear.out_features} layer are not."
+        )
+    return DenseLayer(weight, bias)
+
+
+def relu_network(layers: Sequence[DenseLayer]) -> nn.Sequential:
+    """The float64 network of these affine maps with ReLUs between them."""
+    parts: list[nn.Module] = []
+    for layer in layers:
+        parts += [nn.ReLU(), _linear(layer)]
+    return nn.Sequential(*parts[1:])
+
+
+def _linear(layer: DenseLayer) -> nn.Linear:
+    outputs, inputs = layer.weight.shape
+    with warnings.catch_warnings():
+        # A constant function has no hidden unit, and torch warns that there is nothing to draw.
+        warnings.filterwarnings("ignore", message="Initializing zero-element tensors")
+        linear = nn.Linear(inputs, outputs, dtype=torch.float64)
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(layer.weight.copy()))
+        linear.bias.copy_(torch.from_numpy(layer.bias.copy()))
+    return linear
+
+
+def evaluate(network: nn.Module, points: Reals) -> Reals:
+    """Outputs of a network at each row of `points`, in its own precision."""
+    precision = next(network.parameters()).dtype
+    with torch.no_grad():
+        outputs = network(torch.from_numpy(numpy.ascontiguousarray(points)).to(precision))
+    return numpy.asarray(outputs.double().numpy())
+
+
+def rational(values: Reals) -> Rationals:
+    """The same numbers as fractions."""
+    exact = numpy.empty(values.shape, dtype=object)
+    for place, value in numpy.ndenumerate(values):
+        exact[place] = Fraction(float(value))
+    return exact
+
+
+def require_shape(who: str, layers: Sequence[DenseLayer], *, inputs: int, outputs: int) -> None:
+    """Refuse a network of other sizes.
+
+    Raises:
+        ConstructionError: if the sizes differ.
+    """
+    found = layers[0].weight.shape[1], layers[-1].weight.shape[0]
+    if found != (inputs, outputs):
+        raise ConstructionError(
+            f"{who} needs a network from R^{inputs} to R^{outputs}, "
+            f"got one from R^{found[0]} to R^{found[1]}."
+        )
+
+
+def require_finite(who: str, **numbers: Reals | float) -> None:
+    """Refuse numbers that are not finite, naming the first.
+
+    Raises:
+        ConstructionError: if there is one.
+    """
+    for name, values in numbers.items():
+        flat = numpy.ravel(values)
+        bad = numpy.flatnonzero(~numpy.isfinite(flat))
+        if len(bad):
+            raise ConstructionError(
+                f"{who}: {name} must be finite, got {flat[bad[0]]} at position {bad[0]}."
+            )

@@ -1,0 +1,212 @@
+"""Arithmetic on arrays of intervals, rounded outwards: the result holds every true value.
+
+The functions of this module take intervals and plain arrays alike, so that one expression gives
+values and enclosures. Each operation moves its ends outwards by one float64 more than IEEE rounding
+can be wrong; sine, exponential and the like by four, which is what C libraries promise and more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy
+
+from rankscope.constructions.dense import Reals
+from rankscope.errors import ConstructionError
+
+# Floats by which a library function may miss the true value.
+LIBRARY_ERROR = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """The numbers between `low` and `high`, entry by entry.
+
+    Example:
+        >>> square = Interval.of(-1.0, 2.0) ** 2
+        >>> -1e-300 <= square.low <= 0.0, 4.0 <= square.high <= 4.001
+        (True, True)
+    """
+
+    low: Reals
+    high: Reals
+
+    def __post_init__(self) -> None:
+        wrong = numpy.ravel(~(self.low <= self.high))
+        if wrong.any():
+            place = int(numpy.flatnonzero(wrong)[0])
+            raise ConstructionError(
+                f"Interval: the lower end must not be above the upper one, got "
+                f"{numpy.ravel(self.low)[place]} and {numpy.ravel(self.high)[place]}."
+            )
+
+    @classmethod
+    def of(cls, low: float, high: float) -> "Interval":
+        """One interval."""
+        return cls(numpy.array(low, float), numpy.array(high, float))
+
+    def __add__(self, other: "Interval | Reals | float | int") -> "Interval":
+        right = _interval(other)
+        return _outwards(self.low + right.low, self.high + right.high)
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.high, -self.low)
+
+    def __sub__(self, other: "Interval | Reals | float | int") -> "Interval":
+        return self + -_interval(other)
+
+    def __rsub__(self, other: "Interval | Reals | float | int") -> "Interval":
+        return -self + other
+
+    def __mul__(self, other: "Interval | Reals | float | int") -> "Interval":
+        right = _interval(other)
+        with numpy.errstate(invalid="ignore"):
+            products = [a * b for a in (self.low, self.high) for b in (right.low, right.high)]
+        # Zero times infinity is zero here: zero is an end of the interval, infinity is not in it.
+        ends = numpy.stack([numpy.where(numpy.isnan(p), 0.0, p) for p in products])
+        return _outwards(ends.min(axis=0), ends.max(axis=0))
+
+    def __truediv__(self, other: "Interval | Reals | float | int") -> "Interval":
+        right = _interval(other)
+        holds_zero = (right.low <= 0) & (right.high >= 0)
+        with numpy.errstate(divide="ignore"):
+            low = numpy.where(holds_zero, -numpy.inf, 1 / right.high)
+            high = numpy.where(holds_zero, numpy.inf, 1 / right.low)
+        return self * _outwards(low, high)
+
+    def __rtruediv__(self, other: "Interval | Reals | float | int") -> "Interval":
+        return _interval(other) / self
+
+    def __pow__(self, power: int) -> "Interval":
+        if power < 0:
+            return 1.0 / self**-power
+        ends = numpy.stack([self.low**power, self.high**power])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        if power % 2 == 0 and power > 0:
+            low = numpy.where((self.low <= 0) & (self.high >= 0), 0.0, low)
+        return _outwards(low, high, floats=LIBRARY_ERROR)
+
+    def __abs__(self) -> "Interval":
+        return maximum(self, -self)
+
+    # NumPy arrays on the left must leave the operation to us.
+    __array_ufunc__ = None
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+Number = Interval | Reals | float | int
+
+
+def exp(number: Number) -> Number:
+    """The exponential."""
+    return _increasing(numpy.exp, number, least=0.0)
+
+
+def log(number: Number) -> Number:
+    """The natural logarithm; minus infinity at zero.
+
+    Raises:
+        ConstructionError: if an interval reaches below zero.
+    """
+    _require_at_least_zero("log", number)
+    with numpy.errstate(divide="ignore"):
+        return _increasing(numpy.log, number)
+
+
+def sqrt(number: Number) -> Number:
+    """The square root.
+
+    Raises:
+        ConstructionError: if an interval reaches below zero.
+    """
+    _require_at_least_zero("sqrt", number)
+    return _increasing(numpy.sqrt, number, least=0.0)
+
+
+def tanh(number: Number) -> Number:
+    """The hyperbolic tangent."""
+    return _increasing(numpy.tanh, number, least=-1.0, most=1.0)
+
+
+def sin(number: Number) -> Number:
+    """The sine."""
+    if not isinstance(number, Interval):
+        return numpy.asarray(numpy.sin(number))
+    return _wave(numpy.sin, number, highest=numpy.pi / 2)
+
+
+def cos(number: Number) -> Number:
+    """The cosine."""
+    if not isinstance(number, Interval):
+        return numpy.asarray(numpy.cos(number))
+    return _wave(numpy.cos, number, highest=0.0)
+
+
+def maximum(first: Number, second: Number) -> Number:
+    """The larger of two numbers."""
+    if isinstance(first, Interval) or isinstance(second, Interval):
+        left, right = _interval(first), _interval(second)
+        return Interval(
+            numpy.maximum(left.low, right.low), numpy.maximum(left.high, right.high)
+        )
+    return numpy.asarray(numpy.maximum(first, second))
+
+
+def minimum(first: Number, second: Number) -> Number:
+    """The smaller of two numbers."""
+    return -maximum(-first, -second)
+
+
+def _interval(number: Number) -> Interval:
+    if isinstance(number, Interval):
+        return number
+    array = numpy.asarray(number, dtype=float)
+    return Interval(array, array)
+
+
+def _outwards(low: Reals, high: Reals, *, floats: int = 1) -> Interval:
+    for _ in range(floats):
+        low, high = numpy.nextafter(low, -numpy.inf), numpy.nextafter(high, numpy.inf)
+    return Interval(low, high)
+
+
+def _increasing(
+    function: Callable[[Reals], Reals],
+    number: Number,
+    *,
+    least: float = -numpy.inf,
+    most: float = numpy.inf,
+) -> Number:
+    if not isinstance(number, Interval):
+        return numpy.asarray(function(numpy.asarray(number, dtype=float)))
+    with numpy.errstate(over="ignore"):
+        moved = _outwards(function(number.low), function(number.high), floats=LIBRARY_ERROR)
+    return Interval(numpy.clip(moved.low, least, most), numpy.clip(moved.high, least, most))
+
+
+def _wave(function: Callable[[Reals], Reals], number: Interval, *, highest: float) -> Interval:
+    """A wave of period 2π that is 1 at `highest`."""
+    with numpy.errstate(invalid="ignore"):
+        first, last = function(number.low), function(number.high)
+        ends = _outwards(
+            numpy.minimum(first, last), numpy.maximum(first, last), floats=LIBRARY_ERROR
+        )
+    high = numpy.where(_may_hold(number, highest), 1.0, numpy.minimum(ends.high, 1.0))
+    low = numpy.where(_may_hold(number, highest + numpy.pi), -1.0, numpy.maximum(ends.low, -1.0))
+    return Interval(low, high)
+
+
+def _may_hold(number: Interval, point: float) -> Reals:
+    """Whether the interval may hold the point or one that is multiples of 2π away."""
+    period = 2 * numpy.pi
+    # Far from zero a float64 knows its place in the period only roughly.
+    slack = 1e-15 * numpy.maximum(numpy.abs(number.low), numpy.abs(number.high)) + 1e-15
+    first = (number.low - point - slack) / period
+    last = (number.high - point + slack) / period
+    return numpy.asarray(~(numpy.floor(last) < numpy.ceil(first)))
+
+
+def _require_at_least_zero(who: str, number: Number) -> None:
+    lowest = float(numpy.min(_interval(number).low))
+    if lowest < 0:
+        raise ConstructionError(f"{who} needs numbers that are at least zero, got {lowest}.")

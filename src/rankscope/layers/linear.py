@@ -1,0 +1,185 @@
+"""A linear layer whose weight is kept as small cores."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rankscope.diagrams.diagram import Diagram
+from rankscope.errors import LayerError
+from rankscope.layers.cores import CoreStore, checked_cores, random_cores
+from rankscope.layers.formats.format import Cores, Format, Ranks, WeightShape, Window
+from rankscope.layers.paths import MergedWeight, Path, choose_path, wants_gradients
+
+_NO_WINDOW = Window()
+# What a traced graph is made for: the number of rows may be unknown then.
+_TRACED_ROWS = 16
+
+
+class FactorizedLinear(nn.Module):
+    """Used like `nn.Linear`; its weight is what the format makes of the cores.
+
+    Args:
+        in_features: of the inputs (..., in_features).
+        out_features: of the outputs (..., out_features).
+        format: how the weight is written.
+        ranks: of the format.
+        bias: whether there is one.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Attributes:
+        path: how outputs are computed; None lets the cost model choose for each batch.
+
+    Example:
+        >>> from rankscope.layers.formats.catalogue import FORMATS
+        >>> FactorizedLinear.from_dense(nn.Linear(100, 50), FORMATS["svd"], (4,))
+        FactorizedLinear(
+          100 -> 50, bias=True, svd at ranks (4,): 600 of 5,000 weights (12.0 %)
+          (cores): CoreStore(right (4, 100), left (50, 4))
+        )
+
+    Raises:
+        LayerError: if the format refuses the shape, or the ranks do not fit.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        format: Format,
+        ranks: Ranks,
+        *,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.format, self.ranks = format, ranks
+        self.shape = WeightShape(out_features, in_features)
+        self.path: Path | None = None
+        self.cores = CoreStore(random_cores(format, self.shape, ranks, device=device, dtype=dtype))
+        self.bias: nn.Parameter | None = None
+        if bias:
+            self.bias = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
+            nn.init.uniform_(self.bias, -(in_features**-0.5), in_features**-0.5)
+        self._traced_path = self._estimated(_TRACED_ROWS, training=True)
+        self._merged = MergedWeight()
+
+    @classmethod
+    def from_dense(
+        cls, linear: nn.Linear, format: Format, ranks: Ranks, *, seed: int = 0
+    ) -> "FactorizedLinear":
+        """Decompose the weight of a layer; its bias is copied.
+
+        Raises:
+            LayerError: if the format refuses the shape, or the ranks do not fit.
+            DecompositionError: if the weight is not finite.
+        """
+        shape = WeightShape.of(linear.weight)
+        format.check(shape, ranks)
+        cores = format.decompose(linear.weight.detach(), ranks, seed=seed)
+        return cls.from_cores(cores, shape, format, ranks, bias=linear.bias).train(linear.training)
+
+    @classmethod
+    def from_cores(
+        cls,
+        cores: Cores,
+        shape: WeightShape,
+        format: Format,
+        ranks: Ranks,
+        *,
+        bias: Tensor | None = None,
+    ) -> "FactorizedLinear":
+        """A layer with given cores, which are copied.
+
+        Raises:
+            LayerError: if the weight is no matrix, or cores or bias do not have the right shapes.
+        """
+        if shape.kernel:
+            raise LayerError(f"FactorizedLinear needs a matrix, got a weight {shape.sizes}.")
+        if bias is not None and tuple(bias.shape) != (shape.out_size,):
+            raise LayerError(
+                f"FactorizedLinear: a bias for {shape.out_size} outputs is needed, "
+                f"got one of shape {tuple(bias.shape)}."
+            )
+        checked = checked_cores(format, shape, ranks, cores)
+        # On "meta" nothing is allocated or drawn at random before the parameters are replaced.
+        layer = cls(shape.in_size, shape.out_size, format, ranks, bias=False, device="meta")
+        layer.cores = CoreStore(checked)
+        layer.bias = None if bias is None else nn.Parameter(bias.detach().clone())
+        return layer
+
+    @property
+    def in_features(self) -> int:
+        """Of the inputs."""
+        return self.shape.in_size
+
+    @property
+    def out_features(self) -> int:
+        """Of the outputs."""
+        return self.shape.out_size
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(..., in_features) to (..., out_features)."""
+        path = self._path_for(inputs)
+        if path is Path.CHAIN:
+            outputs = self.format.apply(inputs, self.cores.tensors(), self.shape, _NO_WINDOW)
+            return outputs if self.bias is None else outputs + self.bias
+        return functional.linear(inputs, self._weight(path), self.bias)
+
+    def to_dense(self) -> nn.Linear:
+        """The linear layer that it stands for, by one einsum over the cores."""
+        weight = self._rebuilt().detach()
+        linear = nn.Linear(
+            self.in_features, self.out_features, self.bias is not None, device="meta"
+        )
+        linear.weight = nn.Parameter(weight)
+        if self.bias is not None:
+            linear.bias = nn.Parameter(self.bias.detach().clone())
+        return linear.train(self.training)
+
+    def quantize(self, bits: int) -> None:
+        """Keep the cores in 8 or 4 bits from now on; they no longer train.
+
+        Raises:
+            LayerError: if `bits` is neither, or they are quantized already.
+        """
+        self.cores.quantize(bits)
+
+    def diagram(self) -> Diagram:
+        """The weight as a network of its cores."""
+        return self.format.diagram(self.shape, self.ranks)
+
+    def extra_repr(self) -> str:
+        """Sizes, format, ranks, and what is kept."""
+        kept, whole = self.cores.num_parameters, self.shape.num_parameters
+        return (
+            f"{self.in_features} -> {self.out_features}, bias={self.bias is not None}, "
+            f"{self.format.name} at ranks {self.ranks}: "
+            f"{kept:,} of {whole:,} weights ({100 * kept / whole:.1f} %)"
+        )
+
+    def _path_for(self, inputs: Tensor) -> Path:
+        """The path asked for or estimated; merged weights are rebuilt where they cannot be kept."""
+        tracing = torch.compiler.is_compiling()
+        keeps = not (tracing or self.training or wants_gradients(self.cores.parameters()))
+        if self.path is not None:
+            return Path.REBUILT if self.path is Path.MERGED and not keeps else self.path
+        if tracing:
+            return self._traced_path
+        return self._estimated(inputs.numel() // self.in_features, training=not keeps)
+
+    def _estimated(self, rows: int, *, training: bool) -> Path:
+        # Batches of about the same size share an estimate.
+        batch = 1 << (max(rows, 1) - 1).bit_length()
+        return choose_path(
+            self.format, self.shape, self.ranks, _NO_WINDOW, (), batch, training=training
+        )
+
+    def _weight(self, path: Path) -> Tensor:
+        if path is Path.REBUILT:
+            return self._rebuilt()
+        return self._merged.of((*self.cores.parameters(), *self.cores.buffers()), self._rebuilt)
+
+    def _rebuilt(self) -> Tensor:
+        return self.format.to_dense(self.cores.tensors(), self.shape)

@@ -1,0 +1,122 @@
+"""Interval bound propagation: the smallest and largest that every entry of every value can be."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from rankscope.robustness.balls import Ball
+from rankscope.robustness.graph import Graph, Operation
+from rankscope.robustness.meaning import Affine, ConvexCurve, Meaning, Unshaped
+from rankscope.robustness.norms import Linf, Norm
+from rankscope.robustness.recording import Value
+
+_MOST_ENTRIES = 2**23  # of weights on a value that are held at a time: 64 MiB
+
+Box = tuple[Tensor, Tensor]
+
+
+def interval_step(operation: Operation, meaning: Meaning, inputs: list[Box]) -> Box:
+    """Bounds on an operation's output from bounds on its inputs.
+
+    Raises:
+        UnsupportedModuleError: if only its slope is known.
+    """
+    lower, upper = ([box[side] for box in inputs] for side in range(2))
+    match meaning.form:
+        case Affine(spread):
+            middles = [(low + high) / 2 for low, high in inputs]
+            radii = [(high - low) / 2 for low, high in inputs]
+            middle, radius = operation.run(*middles), spread(*radii)
+            return middle - radius, middle + radius
+        case ConvexCurve(lowest):
+            ends = operation.run(lower[0]), operation.run(upper[0])
+            nearest = torch.full_like(lower[0], lowest).clamp(lower[0], upper[0])
+            return operation.run(nearest), torch.maximum(*ends)
+        case Unshaped():
+            raise operation.refuse("intervals do not go through it; use the method Lipschitz")
+        case _:
+            return operation.run(*lower), operation.run(*upper)
+
+
+def propagate_intervals(
+    graph: Graph, meanings: tuple[Meaning, ...], ball: Ball, spreads: Mapping[Value, Tensor]
+) -> dict[Value, Box]:
+    """Bounds on every value, for every input of a ball.
+
+    Args:
+        graph: of the model.
+        meanings: of its operations.
+        ball: around the samples.
+        spreads: from `unit_spreads`, or none.
+
+    Raises:
+        UnsupportedModuleError: if only the slope of an operation is known.
+
+    Reference:
+        Gowal et al. (2018), arXiv:1810.12715.
+    """
+    boxes = {graph.input: ball.box()}
+    for count, operation in enumerate(graph.operations, start=1):
+        known = [boxes[value] for value in operation.inputs]
+        box = interval_step(operation, meanings[count - 1], known)
+        if operation.output in spreads:
+            middle = graph.until(count).run(ball.centres)
+            radius = ball.radius * spreads[operation.output]
+            box = torch.maximum(box[0], middle - radius), torch.minimum(box[1], middle + radius)
+        boxes[operation.output] = box
+    return boxes
+
+
+def unit_spreads(graph: Graph, meanings: tuple[Meaning, ...], norm: Norm) -> dict[Value, Tensor]:
+    """How far entries move for inputs within 1, exactly, where only affine operations come before.
+
+    A box around a ball is much larger than the ball, unless that is a box itself.
+    """
+    if isinstance(norm, Linf):
+        return {}
+    plain, spreads = {graph.input}, {}
+    wanted = {
+        value
+        for operation, meaning in zip(graph.operations, meanings, strict=True)
+        if not isinstance(meaning.form, Affine)
+        for value in operation.inputs
+    }
+    for count, (operation, meaning) in enumerate(zip(graph.operations, meanings, strict=True), 1):
+        if isinstance(meaning.form, Affine) and plain.issuperset(operation.inputs):
+            plain.add(operation.output)
+            if operation.output in wanted:
+                spreads[operation.output] = _unit_spread(graph.until(count), norm)
+    return spreads
+
+
+def _unit_spread(graph: Graph, norm: Norm) -> Tensor:
+    lengths = []
+    axes = len(graph.input.shape)
+    every = torch.arange(math.prod(graph.output.shape))
+    for _, rows in unit_rows(graph, every, count=1):
+        zeros = rows.new_zeros(rows.shape[1], *graph.input.shape)
+        (weights,) = torch.func.vjp(graph.run, zeros)[1](rows[0])
+        lengths.append(norm.dual_lengths(weights, axes=axes))
+    return torch.cat(lengths).reshape(graph.output.shape)
+
+
+def unit_rows(graph: Graph, chosen: Tensor, *, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows that pick one entry of a graph's output each, some at a time.
+
+    Args:
+        graph: whose largest value decides how many at a time.
+        chosen: the entries, by number.
+        count: of samples that each row is used for.
+
+    Yields:
+        some of the numbers, and their rows, (1, rows, …).
+    """
+    values = (graph.input, *(operation.output for operation in graph.operations))
+    largest = max(math.prod(value.shape) for value in values)
+    size = math.prod(graph.output.shape)
+    for some in chosen.split(max(1, _MOST_ENTRIES // (largest * count))):
+        rows = torch.zeros(len(some), size, dtype=torch.float64)
+        rows[torch.arange(len(some)), some] = 1
+        yield some, rows.reshape(1, len(some), *graph.output.shape)

@@ -1,0 +1,212 @@
+"""Ways to prove that no perturbation changes a label."""
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.errors import RobustnessError
+from rankscope.robustness.attacks import Threat
+from rankscope.robustness.balls import Ball
+from rankscope.robustness.graph import Graph
+from rankscope.robustness.intervals import propagate_intervals, unit_spreads
+from rankscope.robustness.linear_bounds import lower_bounds, propagate_linear_bounds
+from rankscope.robustness.lipschitz import lipschitz_bound
+from rankscope.robustness.margins import certified_radii, other_classes, rounding
+from rankscope.robustness.meaning import Meaning
+from rankscope.robustness.operations import read_meanings
+from rankscope.separation.measuring.progress import Progress, Report, ignore
+
+_BATCH_SIZE = 16
+_DECLARED = 1e-3  # what may be missing of a declared constant: float32, and bounds that add up
+_ROUNDED = "margins are lowered by 16 units of rounding of the largest output"
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What a method proved.
+
+    Args:
+        holds: (threats, samples), whether the label is proved to stay.
+        lipschitz: the bound that was used, or None.
+        assumptions: what must hold for it.
+    """
+
+    holds: Tensor
+    lipschitz: float | None
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A way to certify. Subclasses are frozen."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As the command line says it."""
+
+    @abstractmethod
+    def prove(
+        self,
+        model: nn.Module,
+        samples: "Samples",
+        threats: Sequence[Threat],
+        report: Report = ignore,
+    ) -> Proof:
+        """Decide for every threat and every sample; labels that are wrong are never certified."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs, their labels, and the model's outputs for them."""
+
+    inputs: Tensor
+    labels: Tensor
+    outputs: Tensor
+
+
+@dataclass(frozen=True)
+class Lipschitz(Method):
+    """Margins over Lipschitz constants.
+
+    Args:
+        scale: by which inputs are multiplied before they reach the model.
+        declared: what the constant should be by construction. A model whose measured bound is
+            above it is refused: a weight is not what it should be.
+
+    Raises:
+        RobustnessError: if the measured bound is above what was declared.
+    """
+
+    scale: float = 1.0
+    declared: float | None = None
+
+    @property
+    def name(self) -> str:
+        return "lipschitz"
+
+    def prove(
+        self,
+        model: nn.Module,
+        samples: Samples,
+        threats: Sequence[Threat],
+        report: Report = ignore,
+    ) -> Proof:
+        del report
+        shape = tuple(samples.inputs.shape[1:])
+        bound = lipschitz_bound(model, shape, scale=self.scale)
+        if self.declared is not None and bound.value > self.declared * (1 + _DECLARED):
+            steepest = max(bound.steps, key=lambda step: max(step.constants))
+            raise RobustnessError(
+                f"{type(model).__name__} should have a Lipschitz constant of {self.declared:.6g}, "
+                f"but its weights bound it only by {bound.value:.6g}; the largest single constant "
+                f"is {max(steepest.constants):.6g}, of {steepest.name}."
+            )
+        radii = certified_radii(samples.outputs, samples.labels, bound)
+        holds = [
+            radii > threat.radius * threat.norm.euclidean(math.prod(shape)) for threat in threats
+        ]
+        return Proof(torch.stack(holds), bound.value, (*bound.assumptions, _ROUNDED))
+
+
+@dataclass(frozen=True)
+class Intervals(Method):
+    """Interval bound propagation: fast, and loose for networks that were not trained for it."""
+
+    @property
+    def name(self) -> str:
+        return "intervals"
+
+    def prove(
+        self,
+        model: nn.Module,
+        samples: Samples,
+        threats: Sequence[Threat],
+        report: Report = ignore,
+    ) -> Proof:
+        return _prove_by_bounds(self, model, samples, threats, report)
+
+    def bounds(
+        self, graph: Graph, meanings: tuple[Meaning, ...], ball: Ball, rows: Tensor
+    ) -> Tensor:
+        """A lower bound on rows · output, (batch, rows)."""
+        boxes = propagate_intervals(graph, meanings, ball, unit_spreads(graph, meanings, ball.norm))
+        return lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False)
+
+
+@dataclass(frozen=True)
+class LinearBounds(Method):
+    """Linear bounds, propagated backwards from the margins (CROWN), never worse than intervals.
+
+    Args:
+        inner_intervals: whether what goes into curves is bounded by intervals only; much faster
+            for wide layers, and looser.
+    """
+
+    inner_intervals: bool = False
+
+    @property
+    def name(self) -> str:
+        return "linear-bounds"
+
+    def prove(
+        self,
+        model: nn.Module,
+        samples: Samples,
+        threats: Sequence[Threat],
+        report: Report = ignore,
+    ) -> Proof:
+        return _prove_by_bounds(self, model, samples, threats, report)
+
+    def bounds(
+        self, graph: Graph, meanings: tuple[Meaning, ...], ball: Ball, rows: Tensor
+    ) -> Tensor:
+        """A lower bound on rows · output, (batch, rows)."""
+        boxes = (
+            propagate_intervals(graph, meanings, ball, unit_spreads(graph, meanings, ball.norm))
+            if self.inner_intervals
+            else propagate_linear_bounds(graph, meanings, ball)
+        )
+        return torch.maximum(
+            lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False),
+            lower_bounds(graph, meanings, ball, boxes, rows),
+        )
+
+
+def _prove_by_bounds(
+    method: Intervals | LinearBounds,
+    model: nn.Module,
+    samples: Samples,
+    threats: Sequence[Threat],
+    report: Report,
+) -> Proof:
+    double = copy.deepcopy(model).double()
+    graph, meanings = read_meanings(double, tuple(samples.inputs.shape[1:]))
+    is_right = samples.outputs.argmax(dim=1) == samples.labels
+    slack = rounding(samples.outputs)
+    holds = torch.zeros(len(threats), len(samples.labels), dtype=torch.bool)
+    batches = [
+        (at, chosen)
+        for at in range(len(threats))
+        for chosen in is_right.nonzero().flatten().split(_BATCH_SIZE)
+    ]
+    with torch.no_grad():
+        for done, (at, chosen) in enumerate(batches, start=1):
+            threat, labels = threats[at], samples.labels[chosen]
+            ball = Ball(samples.inputs[chosen].double(), threat.radius, threat.norm, threat.pixels)
+            rows = _margin_rows(samples.outputs[chosen], labels)
+            below = method.bounds(graph, meanings, ball, rows)
+            holds[at, chosen] = (below > slack[chosen]).all(dim=1)
+            report(Progress("certifying", done, len(batches)))
+    return Proof(holds, None, ("inference mode", "bounds in float64", _ROUNDED))
+
+
+def _margin_rows(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Rows whose products with outputs are the margins, (samples, classes - 1, classes)."""
+    unit = torch.eye(outputs.shape[1], dtype=torch.float64)
+    return unit[labels][:, None] - unit[other_classes(outputs, labels)]

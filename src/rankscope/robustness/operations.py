@@ -1,0 +1,51 @@
+"""Which operations are known, and why others are not."""
+
+from torch import nn
+
+from rankscope.robustness.affine_operations import AFFINE, LINEAR_MODULES
+from rankscope.robustness.curves import CURVES, SORTING_MODULES
+from rankscope.robustness.graph import Graph, Operation, read_graph
+from rankscope.robustness.meaning import Meaning
+
+_KNOWN = AFFINE | CURVES
+_PRODUCT = "it multiplies values that both depend on the input, so that nothing bounds it"
+_REFUSED = {
+    "scaled_dot_product_attention": f"attention: {_PRODUCT}",
+    "multi_head_attention_forward": f"attention: {_PRODUCT}",
+    "einsum": _PRODUCT,
+    "bmm": _PRODUCT,
+    "square": _PRODUCT,
+    "pow": _PRODUCT,
+    "lstm": _PRODUCT,
+    "gru": _PRODUCT,
+    "exp": "its slope grows without bound",
+    "layer_norm": "it divides by the deviation of its input, which may be as small as it likes",
+    "group_norm": "it divides by the deviation of its input, which may be as small as it likes",
+    "instance_norm": "it divides by the deviation of its input, which may be as small as it likes",
+    "normalize": "it divides by the norm of its input, which may be as small as it likes",
+}
+
+
+def read_meaning(operation: Operation) -> Meaning:
+    """What an operation does to distances and intervals.
+
+    Raises:
+        UnsupportedModuleError: if that is not known, with the reason.
+    """
+    if operation.kind not in _KNOWN:
+        reason = _REFUSED.get(operation.kind, "its Lipschitz constant is not known here")
+        raise operation.refuse(reason)
+    return _KNOWN[operation.kind](operation)
+
+
+def read_meanings(
+    model: nn.Module, input_shape: tuple[int, ...]
+) -> tuple[Graph, tuple[Meaning, ...]]:
+    """A model's operations, and what each of them does.
+
+    Raises:
+        UnsupportedModuleError: if one of them is not known, with its name and the reason.
+        SizeError: if the model does not take such inputs.
+    """
+    graph = read_graph(model, input_shape, wholes=LINEAR_MODULES + SORTING_MODULES)
+    return graph, tuple(read_meaning(operation) for operation in graph.operations)

@@ -1,0 +1,104 @@
+"""Data as tensors, cut into batches that follow from a seed, an epoch and a number alone.
+
+No generator is carried from batch to batch, so that a run can go on anywhere, to the bit.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankscope.errors import TrainingError
+from rankscope.training.augmentation import Augmentation, Normalization
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some samples, and what is wanted of each (None where nothing is)."""
+
+    inputs: Tensor
+    targets: Tensor | None
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples the batch holds."""
+        return len(self.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorData:
+    """Samples along the first position of `inputs`, and of `targets` if there are any.
+
+    Args:
+        inputs: (count, ...), of any dtype; images as bytes take a quarter of the memory.
+        targets: (count, ...).
+        augment: random change of each batch, for training.
+        normalize: fixed scaling of each batch, after that.
+
+    Example:
+        >>> data = TensorData(torch.arange(5.0)[:, None])
+        >>> [batch.num_samples for batch in data.batches(2)]
+        [2, 2, 1]
+
+    Raises:
+        TrainingError: if there is no sample, or another number of targets.
+    """
+
+    inputs: Tensor
+    targets: Tensor | None = None
+    augment: Augmentation | None = None
+    normalize: Normalization | None = None
+
+    def __post_init__(self) -> None:
+        if self.inputs.ndim == 0 or len(self.inputs) == 0:
+            raise TrainingError(
+                f"TensorData: wanted at least one sample, got the shape {tuple(self.inputs.shape)}."
+            )
+        if self.targets is not None and self.targets.shape[:1] != self.inputs.shape[:1]:
+            raise TrainingError(
+                f"TensorData: there are {len(self.inputs):,} inputs, but the shape of the targets "
+                f"is {tuple(self.targets.shape)}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def num_batches(self, batch_size: int) -> int:
+        """How many batches an epoch has; the last may be smaller."""
+        return -(-len(self) // batch_size)
+
+    def epoch(self, number: int, batch_size: int, *, seed: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from `start` on, each with an augmentation of its own."""
+        order = torch.randperm(len(self), generator=_generator("order", seed, number))
+        for at, chosen in enumerate(torch.split(order, batch_size)):
+            if at >= start:
+                yield self._make(chosen, _generator("augmentation", seed, number, at))
+
+    def batches(self, batch_size: int) -> list[Batch]:
+        """All samples once, in their own order, without augmentation."""
+        return [self._make(chosen) for chosen in torch.split(torch.arange(len(self)), batch_size)]
+
+    def head(self, count: int) -> "TensorData":
+        """The first samples only."""
+        targets = None if self.targets is None else self.targets[:count]
+        return TensorData(self.inputs[:count], targets, self.augment, self.normalize)
+
+    def _make(self, chosen: Tensor, generator: torch.Generator | None = None) -> Batch:
+        inputs = self.inputs[chosen]
+        if generator is not None and self.augment is not None:
+            inputs = self.augment(inputs, generator)
+        if self.normalize is not None:
+            inputs = self.normalize(inputs)
+        return Batch(inputs, None if self.targets is None else self.targets[chosen])
+
+
+def seed_of(*parts: str | int) -> int:
+    """A seed below 2^63 that follows from names and numbers."""
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _generator(*parts: str | int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_of(*parts))

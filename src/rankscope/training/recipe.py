@@ -1,0 +1,173 @@
+"""How a model is trained: plain data, checked when it is made."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from rankscope.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam, with the weight decay of the recipe taken from the weights and not from the gradient.
+
+    Reference:
+        Kingma & Ba (2015), arXiv:1412.6980; Loshchilov & Hutter (2019), arXiv:1711.05101.
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    def build(
+        self, parameters: Sequence[nn.Parameter], *, weight_decay: float
+    ) -> torch.optim.Optimizer:
+        """A fresh optimizer; the loop sets its learning rate before every step."""
+        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=weight_decay)
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent; the weight decay of the recipe is added to the gradient."""
+
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def build(
+        self, parameters: Sequence[nn.Parameter], *, weight_decay: float
+    ) -> torch.optim.Optimizer:
+        """A fresh optimizer; the loop sets its learning rate before every step."""
+        return torch.optim.SGD(
+            parameters,
+            lr=1.0,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=weight_decay,
+        )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """How much of a run is over, before a step.
+
+    Args:
+        epoch: counted from 0.
+        steps: share of all steps, in 0..1.
+        seconds: share of the seconds allowed, in 0..1; 0 if there is no limit.
+    """
+
+    epoch: int
+    steps: float
+    seconds: float
+
+
+class Schedule(ABC):
+    """What the learning rate is multiplied by as a run goes on. Subclasses are frozen."""
+
+    @abstractmethod
+    def factor(self, spent: Spent) -> float:
+        """The factor of the step that comes next."""
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    """The same learning rate throughout."""
+
+    def factor(self, spent: Spent) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """Half a cosine from 1 down to 0 over all steps.
+
+    Example:
+        >>> Cosine().factor(Spent(epoch=0, steps=0.5, seconds=0.0))
+        0.5
+    """
+
+    def factor(self, spent: Spent) -> float:
+        return (1 + _cosine(spent.steps)) / 2
+
+
+@dataclass(frozen=True)
+class TimedCosine(Schedule):
+    """Half a cosine over the steps or the seconds allowed, whichever are spent sooner.
+
+    For runs that end by the clock. Such a run depends on the machine, so that it is not repeated
+    to the bit.
+    """
+
+    def factor(self, spent: Spent) -> float:
+        return (1 + _cosine(max(spent.steps, spent.seconds))) / 2
+
+
+@dataclass(frozen=True)
+class Steps(Schedule):
+    """The rate is multiplied by `multiplier` when each of these epochs (from 0) begins.
+
+    Example:
+        >>> Steps((10, 20), 0.5).factor(Spent(epoch=20, steps=0.7, seconds=0.0))
+        0.25
+    """
+
+    epochs: tuple[int, ...]
+    multiplier: float = 0.1
+
+    def factor(self, spent: Spent) -> float:
+        return float(self.multiplier ** sum(spent.epoch >= epoch for epoch in self.epochs))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides how a run goes, besides the model, the loss and the data.
+
+    Args:
+        epochs: passes over the data, unless one of the limits ends the run earlier.
+        batch_size: the last batch of an epoch may be smaller.
+        learning_rate: at the start; the schedule multiplies it.
+        optimizer: Adam or SGD, with their own settings.
+        weight_decay: of all parameters alike.
+        schedule: of the learning rate.
+        clip_norm: largest 2-norm of all gradients together; None for no limit.
+        seed: of the order of the samples, of their augmentation, and of dropout.
+        max_seconds: the run ends with the step during which they are over; it can be resumed. They
+            are those of `working_seconds`, which other work on the machine does not use up.
+        max_samples: the run ends with the step that reaches this many samples.
+
+    Raises:
+        TrainingError: if a number is not of its kind.
+    """
+
+    epochs: int = 1
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    optimizer: Adam | SGD = Adam()
+    weight_decay: float = 0.0
+    schedule: Schedule = Constant()
+    clip_norm: float | None = None
+    seed: int = 0
+    max_seconds: float | None = None
+    max_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "learning_rate", *_LIMITS):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise TrainingError(f"Recipe: {name} must be finite and above 0, got {value}.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise TrainingError(
+                f"Recipe: weight_decay must be finite and not negative, got {self.weight_decay}."
+            )
+        if not 0 <= self.seed < 2**63:
+            raise TrainingError(f"Recipe: seed must lie in 0..2^63 - 1, got {self.seed}.")
+
+
+_LIMITS = ("clip_norm", "max_seconds", "max_samples")
+
+
+def _cosine(share: float) -> float:
+    # Exact at the middle, where floating point would give 6e-17.
+    return math.sin(math.pi * (0.5 - share))

@@ -1,0 +1,26 @@
+import pytest
+import torch
+
+from rankscope.architectures.lipschitz.catalogue import CIFAR10_MEANS, LIPSCHITZ_NETWORKS
+from rankscope.architectures.lipschitz.network import LipschitzNetwork
+from rankscope.layers.norm_preserving.scaling import InputScaling
+
+SMALL = ["lipschitz-digits", "lipschitz-resnet9-small", "lipschitz-wide-resnet-16-1"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_network_gives_ten_logits(name: str) -> None:
+    model = LIPSCHITZ_NETWORKS[name]()
+    shape = (1, 8, 8) if name == "lipschitz-digits" else (3, 32, 32)
+    assert model(torch.rand(1, *shape)).shape == (1, 10)
+
+
+def test_every_call_builds_a_network_of_its_own_that_only_centres_pixels() -> None:
+    make = LIPSCHITZ_NETWORKS["lipschitz-wide-resnet-10-1"]
+    first, second = make(), make()
+    assert isinstance(first, LipschitzNetwork)
+    assert isinstance(first.scaling, InputScaling)
+    assert isinstance(second, LipschitzNetwork)
+    assert first.scaling is not second.scaling
+    assert first.lipschitz_constant == 1.0
+    torch.testing.assert_close(first.scaling.means.flatten(), torch.tensor(CIFAR10_MEANS))

@@ -1,0 +1,150 @@
+"""`rankscope compress` from the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from rankscope.cli.main import main
+from rankscope.compression.loading import load
+
+FACTORY = """
+import torch
+from torch import nn
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 6))
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture
+def factory(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    name = f"own_networks_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text(FACTORY, encoding="utf-8")
+    return name
+
+
+def answer(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]:
+    code = main(["compress", *command, "--json"])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    document: dict[str, Any] = json.loads(captured.out)
+    return document
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    assert main(["compress", *command]) == 2
+    return capsys.readouterr().err
+
+
+def test_a_dry_run_prints_what_machines_read(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "digits", "--keep", "0.3", "--dry-run", "--formats", "svd,tucker")
+    assert found["dense_parameters"] == 19178
+    assert found["kept_parameters"] <= 0.3 * 19178
+    assert (found["keep"], found["by"]) == (0.3, "parameters")
+    layers = {layer["name"]: layer for layer in found["layers"]}
+    assert set(layers) == {"conv1", "conv2", "conv3", "linear"}
+    assert sum(layer["kept"] for layer in layers.values()) == found["kept_parameters"]
+    assert layers["linear"]["format"] == "svd"
+    assert 0 < layers["linear"]["error"] < 1
+    assert layers["conv1"]["reason"].startswith("depthwise")
+
+
+def test_people_get_a_table_and_what_ratio_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compress", "digits", "--keep", "0.5", "--dry-run", "--formats", "svd"]) == 0
+    printed = capsys.readouterr().out
+    assert "Ratio is kept / dense" in printed
+    assert "parameters" in printed
+    assert "conv2" in printed
+
+
+def test_units_count_on_the_usual_input_of_a_built_in_network(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ("digits", "--by", "flops", "--keep", "0.5", "--dry-run", "--formats", "svd")
+    found = answer(capsys, *command)
+    assert 0 < found["kept"]["flops"] <= 0.5 * found["dense"]["flops"]
+
+
+def test_a_factory_with_weights_and_data_is_compressed_and_loads_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str
+) -> None:
+    dense = nn.Sequential(nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 6))
+    inputs = torch.randn(100, 40)
+    save_file(dense.state_dict(), tmp_path / "weights.safetensors")
+    save_file({"inputs": inputs}, tmp_path / "inputs.safetensors")
+    found = answer(
+        capsys,
+        f"{factory}:network",
+        *("--weights", "weights.safetensors", "--data", "inputs.safetensors"),
+        *("--keep", "0.5", "-o", "small"),
+    )
+    assert found["scoring"] == "activations"
+    small = load(tmp_path / "small", into=dense)
+    kept = sum(parameter.numel() for parameter in small.parameters())
+    assert kept == found["kept_parameters"] <= 0.5 * found["dense_parameters"]
+    outputs = dense(inputs)
+    assert float((small(inputs) - outputs).detach().norm() / outputs.detach().norm()) < 1
+
+
+def test_bits_tolerance_and_leave_reach_the_plan(
+    capsys: pytest.CaptureFixture[str], factory: str
+) -> None:
+    model = f"{factory}:network"
+    found = answer(capsys, model, "--by", "bytes", "--keep", "0.3", "--bits", "8", "--dry-run")
+    assert 8 in {layer["bits"] for layer in found["layers"]}
+    found = answer(capsys, model, "--tolerance", "0", "--dry-run", "--leave", "2")
+    assert [layer["format"] for layer in found["layers"]] == [None, None]
+    assert found["layers"][1]["reason"] == "left alone as asked"
+    command = (model, "--by", "flops", "--input", "3,40", "--keep", "0.6", "--dry-run")
+    assert answer(capsys, *command)["dense"]["flops"] == 3 * (1600 + 240)
+
+
+def test_wrong_requests_list_the_right_ones(
+    capsys: pytest.CaptureFixture[str], factory: str
+) -> None:
+    dry = "--dry-run"
+    assert "latency, got 'time'" in refusal(capsys, "digits", dry, "--by", "time")
+    assert "tensor-ring" in refusal(capsys, "digits", dry, "--formats", "svd,tt")
+    assert "like 32,8, got 'few'" in refusal(capsys, "digits", dry, "--bits", "few")
+    assert "-o FOLDER, or plan with --dry-run" in refusal(capsys, "digits")
+    assert "'resnet' is no built-in network (digits," in refusal(capsys, "resnet", dry)
+    assert "gives a int" in refusal(capsys, f"{factory}:number", dry)
+    assert "'nothing' is none of them" in refusal(capsys, "digits", dry, "--data", "nothing")
+    told = refusal(capsys, f"{factory}:network", dry, "--data", ".")
+    assert "takes from the folder '.' is not known" in told
+
+
+def test_weights_of_another_shape_are_refused_naming_both(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str
+) -> None:
+    other = nn.Sequential(nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 7))
+    save_file(other.state_dict(), tmp_path / "other.safetensors")
+    told = refusal(capsys, f"{factory}:network", "--dry-run", "--weights", "other.safetensors")
+    assert "(7,)" in told
+    assert "(6,)" in told
+
+
+def test_data_of_unequal_lengths_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    save_file({"a": torch.zeros(3, 2), "b": torch.zeros(4, 2)}, tmp_path / "data.safetensors")
+    told = refusal(capsys, "digits", "--dry-run", "--data", "data.safetensors")
+    assert "got {'a': 3, 'b': 4}" in told
+
+
+def test_an_untrained_network_is_planned_with_a_note_but_not_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANKSCOPE_DATA", raising=False)
+    found = answer(capsys, "resnet20", "--keep", "0.5", "--dry-run", "--formats", "svd")
+    assert found["notes"][0].startswith("The weights are untrained: There is no resnet_cifar10/")
+    assert "There is no resnet_cifar10/" in refusal(capsys, "resnet20", "-o", "out")

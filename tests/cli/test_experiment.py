@@ -1,0 +1,65 @@
+"""`rankscope experiment` from the outside."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rankscope.cli.main import main
+from rankscope.experiments.catalogue import EXPERIMENTS
+
+
+def test_the_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(EXPERIMENTS)
+    assert main(["experiment", "list", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["experiments"][0]["name"] == "cifar10-compression"
+
+
+def test_a_run_is_shown_and_written_as_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "results"
+    entry = "low-rank-32-to-64-at-2.5"
+    assert main(["experiment", "run", "reshaping", "-o", str(folder), "--only", entry]) == 0
+    shown = capsys.readouterr().out
+    assert entry in shown
+    assert "23 of 24 rows are not finished." in shown
+    assert entry in (folder / "table.md").read_text()
+    assert main(["experiment", "show", str(folder)]) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["experiment", "show", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"][0]["winner"] == "plain"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "nonsense", "-o", "out"], "There is no experiment 'nonsense'; choose one of"),
+        (["run", "reshaping"], "Missing option '--output'"),
+        (["run", "reshaping", "-o", "out", "--minutes", "-1"], "more than 0 seconds, got -60"),
+        (["run", "reshaping", "-o", "out", "--only", "x"], "reshaping has no entry 'x'"),
+        (["show", "absent"], "'absent' is no folder of an experiment"),
+        ([], "Missing command"),
+    ],
+)
+def test_wrong_requests_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_without_data_the_command_says_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RANKSCOPE_DATA", raising=False)
+    assert main(["experiment", "run", "cifar10-compression", "-o", "out"]) == 2
+    message = capsys.readouterr().err
+    assert "To get it" in message
+    assert "--data" in message

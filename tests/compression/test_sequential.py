@@ -1,0 +1,171 @@
+"""Stage by stage: what trains, what stays, and that an interrupted run goes on to the bit."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression.sequential import fit_stages
+from rankscope.errors import CheckpointError, CompressionError, OutputError
+from rankscope.separation.measuring.progress import Progress
+from rankscope.training.batches import TensorData
+from rankscope.training.recipe import Recipe
+
+STAGES = ("layer1", "layer2")
+RECIPE = Recipe(epochs=4, batch_size=8, learning_rate=1e-2)
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 4, 3, padding=1)
+        self.layer1 = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        self.layer2 = nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.Dropout(0.5))
+        self.linear = nn.Linear(6, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.layer2(self.layer1(self.conv1(images)))
+        logits: Tensor = self.linear(features.mean(dim=(2, 3)))
+        return logits
+
+
+def pair() -> tuple[Small, Small]:
+    """A model with statistics of its own, and one whose weights have been damaged."""
+    torch.manual_seed(0)
+    reference = Small()
+    reference(torch.randn(16, 3, 6, 6))
+    damaged = copy.deepcopy(reference)
+    with torch.no_grad():
+        for parameter in damaged.parameters():
+            parameter.mul_(0.7)
+    return reference, damaged
+
+
+def images() -> TensorData:
+    return TensorData(torch.randn(24, 3, 6, 6, generator=torch.Generator().manual_seed(1)))
+
+
+def changed(before: nn.Module, after: nn.Module) -> set[str]:
+    old = before.state_dict()
+    return {
+        name.split(".")[0] for name, new in after.state_dict().items() if (new != old[name]).any()
+    }
+
+
+def distance(one: nn.Module, other: nn.Module) -> float:
+    inputs = images().inputs
+    with torch.no_grad():
+        return float((one.eval()(inputs) - other.eval()(inputs)).square().mean())
+
+
+def test_every_stage_comes_closer_to_the_reference() -> None:
+    reference, damaged = pair()
+    before = distance(reference, damaged)
+    fits = fit_stages(reference, damaged, images(), stages=STAGES, recipe=RECIPE)
+    assert [fit.stage for fit in fits] == list(STAGES)
+    assert all(fit.history.records[-1].loss < fit.history.records[0].loss for fit in fits)
+    assert distance(reference, damaged) < before
+
+
+def test_a_stage_trains_alone_with_what_comes_before_the_first() -> None:
+    reference, damaged = pair()
+    start = copy.deepcopy(damaged)
+    fit_stages(reference, damaged, images(), stages=STAGES[:1], recipe=RECIPE)
+    assert changed(start, damaged) == {"conv1", "layer1"}
+    after_first = copy.deepcopy(damaged)
+    snapshots = []
+
+    def look(step: Progress) -> None:
+        if step.what.startswith("layer2"):
+            snapshots.append(changed(after_first, damaged))
+
+    reference, damaged = pair()
+    fit_stages(reference, damaged, images(), stages=STAGES, recipe=RECIPE, progress=look)
+    assert snapshots
+    assert all(snapshot == {"layer2"} for snapshot in snapshots)
+
+
+def test_buffers_modes_gradients_and_the_reference_stay_as_they_were() -> None:
+    reference, damaged = pair()
+    damaged.layer1.eval()
+    damaged.linear.weight.requires_grad = False
+    buffers = {name: buffer.clone() for name, buffer in damaged.named_buffers()}
+    before = copy.deepcopy(reference.state_dict())
+    fit_stages(reference, damaged, images(), stages=STAGES, recipe=RECIPE)
+    for name, buffer in damaged.named_buffers():
+        assert torch.equal(buffer, buffers[name]), name
+    for name, value in reference.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert reference.training
+    assert (damaged.training, damaged.layer1.training) == (True, False)
+    asking = {name for name, part in damaged.named_parameters() if not part.requires_grad}
+    assert asking == {"linear.weight"}
+
+
+def test_a_perfect_copy_is_left_as_it_is() -> None:
+    reference, _ = pair()
+    twin = copy.deepcopy(reference)
+    # Dropout would make a difference, and with it a gradient.
+    fits = fit_stages(reference, twin, images(), stages=STAGES, recipe=RECIPE)
+    assert all(record.loss == 0.0 for fit in fits for record in fit.history.records)
+    assert changed(reference, twin) == set()
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    reference, whole = pair()
+    fit_stages(reference, whole, images(), stages=STAGES, recipe=RECIPE)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(step: Progress) -> None:
+        if step.what.startswith("layer2, epoch 2"):
+            raise Interrupted
+
+    _, stopped = pair()
+    with pytest.raises(Interrupted):
+        fit_stages(
+            reference,
+            stopped,
+            images(),
+            stages=STAGES,
+            recipe=RECIPE,
+            folder=tmp_path / "run",
+            progress=interrupt,
+        )
+    _, resumed = pair()
+    folder = tmp_path / "run"
+    fits = fit_stages(reference, resumed, images(), stages=STAGES, recipe=RECIPE, folder=folder)
+    assert all(fit.history.is_complete for fit in fits)
+    for name, value in resumed.state_dict().items():
+        assert torch.equal(value, whole.state_dict()[name]), name
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
+    reference, damaged = pair()
+    quick = Recipe(epochs=1, batch_size=24)
+    fit_stages(reference, damaged, images(), stages=STAGES, recipe=quick, folder=tmp_path)
+    with torch.no_grad():
+        reference.linear.bias.add_(1)
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        fit_stages(reference, damaged, images(), stages=STAGES, recipe=quick, folder=tmp_path)
+    (tmp_path / "stages.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"stages.json' cannot be read"):
+        fit_stages(reference, damaged, images(), stages=STAGES, recipe=quick, folder=tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    reference, damaged = pair()
+    (tmp_path / "file").touch()
+    inside = tmp_path / "file" / "run"
+    with pytest.raises(OutputError, match="Cannot create"):
+        fit_stages(reference, damaged, images(), stages=STAGES, recipe=RECIPE, folder=inside)
+
+
+def test_outputs_of_different_shapes_are_refused() -> None:
+    reference, other = pair()
+    other.layer2[0].padding = (1, 1)  # type: ignore[assignment]
+    with pytest.raises(CompressionError, match=r"\(2, 6, 4, 4\) in the ref.*\(2, 6, 6, 6\) in"):
+        fit_stages(reference, other, images(), stages=STAGES, recipe=RECIPE)

@@ -1,0 +1,136 @@
+"""Runs that are stopped, gone on with, and shown."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rankscope.errors import ExperimentError, OutputError
+from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.results import read_manifest
+from rankscope.experiments.running import RunOptions, run_experiment, write_table
+from rankscope.separation.measuring.progress import Progress
+
+
+@dataclass(frozen=True)
+class CountingEntry(Entry):
+    """Counts its runs in its folder, and fails in the first one if it is told to."""
+
+    number: int
+    fails_once: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"entry-{self.number}"
+
+    def run(self, place: Workplace) -> Row:
+        place.report(Progress("counting", 1, 2))
+        mark = place.folder / "begun"
+        if self.fails_once and not mark.exists():
+            mark.write_text("half done")
+            raise KeyboardInterrupt
+        went_on = "yes" if mark.exists() else "no"
+        return {"number": self.number, "went on": went_on, "seconds": place.seconds, "empty": None}
+
+
+def experiment(*entries: Entry, name: str = "counting") -> Experiment:
+    return Experiment(name=name, title="Numbers", entries=entries, seconds=5.0)
+
+
+def test_every_entry_is_run_once_and_an_interrupted_one_goes_on(tmp_path: Path) -> None:
+    counted = experiment(CountingEntry(1), CountingEntry(2, fails_once=True), CountingEntry(3))
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(counted, tmp_path, RunOptions())
+    finished: list[str] = []
+    table = run_experiment(
+        counted, tmp_path, RunOptions(), on_row=lambda name, row: finished.append(name)
+    )
+    assert finished == ["entry-2", "entry-3"]
+    assert [row["went on"] for row in table.rows] == ["no", "yes", "no"]
+    assert list((tmp_path / "work").iterdir()) == []
+    again = run_experiment(
+        counted, tmp_path, RunOptions(), on_row=lambda name, row: finished.append(name)
+    )
+    assert again == table
+    assert len(finished) == 2
+
+
+def test_the_table_is_written_from_what_is_finished(tmp_path: Path) -> None:
+    counted = experiment(CountingEntry(1), CountingEntry(2000), CountingEntry(3))
+    table = run_experiment(counted, tmp_path, RunOptions(only=("entry-2000",)))
+    assert table.columns == ("entry", "number", "went on", "seconds")  # "empty" says nothing
+    assert table.cells() == [["entry-2000", "2,000", "no", "5"]]
+    assert table.numeric_columns() == (1, 3)
+    assert (tmp_path / "table.md").read_text() == (
+        "# Numbers\n\n| entry | number | went on | seconds |\n| --- | --- | --- | --- |\n"
+        "| entry-2000 | 2,000 | no | 5 |\n"
+    )
+    run_experiment(counted, tmp_path, RunOptions())
+    # In the order of the experiment, not of the runs.
+    assert [row["number"] for row in write_table(counted, tmp_path).rows] == [1, 2000, 3]
+
+
+def test_progress_names_the_entry(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    run_experiment(experiment(CountingEntry(7)), tmp_path, RunOptions(), report=seen.append)
+    assert seen == [Progress("entry-7 (1 of 1), counting", 1, 2)]
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    counted = experiment(CountingEntry(1))
+    run_experiment(counted, tmp_path, RunOptions())
+    with pytest.raises(ExperimentError, match="is the folder of counting, not of other"):
+        run_experiment(experiment(CountingEntry(1), name="other"), tmp_path, RunOptions())
+    with pytest.raises(ExperimentError, match="begun with 5 seconds for each entry, not 7"):
+        run_experiment(counted, tmp_path, RunOptions(seconds=7.0))
+
+
+def test_a_damaged_row_is_refused_by_name(tmp_path: Path) -> None:
+    counted = experiment(CountingEntry(1))
+    run_experiment(counted, tmp_path, RunOptions())
+    path = tmp_path / "entries" / "entry-1.json"
+    for content, message in [
+        ("{", r"entry-1\.json cannot be read"),
+        ("[]", r"wanted an object, got \[\]"),
+        ('{"row": [1]}', "holds no row"),
+        ('{"row": {"number": [1]}}', "holds no row"),
+    ]:
+        path.write_text(content)
+        with pytest.raises(ExperimentError, match=message):
+            run_experiment(counted, tmp_path, RunOptions())
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"no folder of an experiment: no experiment\.json"):
+        read_manifest(tmp_path)
+    (tmp_path / "experiment.json").write_text(json.dumps({"experiment": "counting"}))
+    with pytest.raises(ExperimentError, match=r"experiment\.json is damaged: KeyError\('seconds'"):
+        run_experiment(experiment(CountingEntry(1)), tmp_path, RunOptions())
+
+
+def test_unknown_repeated_and_timeless_entries_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="no entry 'entry-9'; it has entry-1, entry-2"):
+        run_experiment(
+            experiment(CountingEntry(1), CountingEntry(2)), tmp_path, RunOptions(only=("entry-9",))
+        )
+    with pytest.raises(ExperimentError, match="two of its 3 entries are entry-1"):
+        experiment(CountingEntry(1), CountingEntry(2), CountingEntry(1))
+    with pytest.raises(ExperimentError, match="more than 0 seconds, got 0"):
+        RunOptions(seconds=0.0)
+
+
+def test_a_row_that_is_not_finite_is_no_result(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Broken(CountingEntry):
+        def run(self, place: Workplace) -> Row:
+            return {"error": float("nan")}
+
+    with pytest.raises(ExperimentError, match="entry-1: error is nan"):
+        run_experiment(experiment(Broken(1)), tmp_path, RunOptions())
+
+
+def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="Cannot create"):
+        run_experiment(experiment(CountingEntry(1)), tmp_path / "file", RunOptions())

@@ -1,0 +1,33 @@
+"""Both protocols process the samples they are told to."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rankscope.experiments.experiment import Workplace
+from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol
+from rankscope.experiments.sequential_vs_end_to_end import (
+    SEQUENTIAL_VS_END_TO_END,
+    SamplesEntry,
+)
+from rankscope.experiments.subject import DIGITS
+
+pytest.importorskip("sklearn")
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_samples_are_counted_over_all_stages(tmp_path: Path, protocol: Protocol) -> None:
+    recipe = replace(SOURCE_RECIPE, batch_size=50)
+    entry = SamplesEntry(DIGITS, "tensor-train", protocol, 2000, recipe)
+    row = entry.run(Workplace(tmp_path, None, 60.0))
+    # 1000 in each of two stages; end to end 28 batches of 50, one of 37, then 12 of 50.
+    assert row["samples"] == (2000 if protocol is Protocol.SEQUENTIAL else 2037)
+    assert row["accuracy"] != row["accuracy before"]
+    assert entry.name == f"tensor-train-{protocol}-2000"
+
+
+def test_the_two_cells_that_the_source_lacks_are_there() -> None:
+    names = {entry.name for entry in SEQUENTIAL_VS_END_TO_END.entries}
+    assert len(names) == 20
+    assert {"tensor-train-sequential-12000", "r-tensor-train-end-to-end-192000"} <= names

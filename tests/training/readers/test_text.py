@@ -1,0 +1,39 @@
+"""Text as numbers."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankscope.errors import DataError
+from rankscope.training.readers.text import END_OF_LINE, Vocabulary, read_text, words
+
+
+@given(text=st.text())
+def test_characters_survive_the_way_through_numbers(text: str) -> None:
+    vocabulary = Vocabulary.of(text)
+    numbers = vocabulary.encode(text)
+    assert "".join(vocabulary.symbols[number] for number in numbers) == text
+
+
+@given(lines=st.lists(st.lists(st.sampled_from(["a", "bb", "<unk>"]))))
+def test_every_line_ends_with_its_mark(lines: list[list[str]]) -> None:
+    text = "".join(" ".join(line) + " \n" for line in lines)
+    assert words(text) == [word for line in lines for word in (*line, END_OF_LINE)]
+
+
+def test_an_unknown_symbol_is_refused() -> None:
+    with pytest.raises(DataError, match="'c' is none of the 2 symbols"):
+        Vocabulary(("a", "b")).encode("abc")
+
+
+def test_files_keep_their_line_ends_and_must_be_text(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"one\r\ntwo\n")
+    assert read_text(path) == "one\r\ntwo\n"
+    path.write_bytes(b"abc\xff")
+    with pytest.raises(DataError, match="byte 3 is none of it"):
+        read_text(path)
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        read_text(tmp_path / "absent")

@@ -1,0 +1,91 @@
+import pytest
+import torch
+from torch import nn
+
+from rankscope.errors import TrainingError
+from rankscope.robustness.attacks import Threat
+from rankscope.robustness.norms import L2, Linf
+from rankscope.training.adversarial import AdversarialLoss
+from rankscope.training.batches import Batch, TensorData
+from rankscope.training.loop import cross_entropy, fit
+from rankscope.training.margin_loss import MarginLoss
+from rankscope.training.recipe import Recipe
+
+
+def linear_model() -> nn.Linear:
+    model = nn.Linear(4, 2)
+    nn.init.normal_(model.weight, generator=torch.Generator().manual_seed(3))
+    return model
+
+
+def batch_of(count: int) -> Batch:
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.rand(count, 4, generator=generator)
+    return Batch(inputs, torch.randint(2, (count,), generator=generator))
+
+
+@pytest.mark.parametrize(("norm", "order"), [(L2(), 2.0), (Linf(), float("inf"))])
+def test_on_a_linear_model_the_worst_point_is_found(norm: L2 | Linf, order: float) -> None:
+    model, batch = linear_model(), batch_of(6)
+    assert batch.targets is not None
+    game = AdversarialLoss(Threat(0.3, norm, pixels=None), steps=20)
+    perturbed = game.perturbed(model, batch)
+    # The margin of class 0 falls by the radius times the dual norm of the rows' difference.
+    rows = model.weight[0] - model.weight[1]
+    fall = 0.3 * rows.norm(p=2.0 if order == 2.0 else 1.0)
+    signs = 1 - 2 * batch.targets.float()
+    before, after = (
+        signs * (model(points) @ torch.tensor([1.0, -1.0])) for points in (batch.inputs, perturbed)
+    )
+    torch.testing.assert_close(after, before - fall, rtol=1e-3, atol=1e-3)
+    lengths = (perturbed - batch.inputs).norm(p=order, dim=1)
+    assert float(lengths.max()) <= 0.3 * (1 + 1e-5)
+
+
+def test_perturbed_pixels_stay_in_their_range() -> None:
+    game = AdversarialLoss(Threat(2.0, L2()), steps=3)
+    perturbed = game.perturbed(linear_model(), batch_of(5))
+    assert 0 <= float(perturbed.min()) <= float(perturbed.max()) <= 1
+
+
+def test_the_loss_is_at_least_that_of_the_samples_and_leaves_no_gradient_behind() -> None:
+    model, batch = linear_model(), batch_of(8)
+    for loss in (cross_entropy, MarginLoss(2.0)):
+        assert AdversarialLoss(Threat(0.2, L2()), loss)(model, batch) > loss(model, batch)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_network_trained_with_it_withstands_what_breaks_the_usual_one() -> None:
+    # One strong feature with a wide gap, and eight that are right but so weak that the radius
+    # turns all of them round: the usual loss uses them, the game must not.
+    labels = torch.arange(64) % 2
+    signs = (2 * labels - 1).float()[:, None]
+    inputs = torch.cat([0.4 * signs, (0.02 * signs).expand(-1, 8)], dim=1)
+    data, threat = TensorData(inputs, labels), Threat(0.1, Linf(), pixels=None)
+    recipe = Recipe(epochs=60, batch_size=64, learning_rate=0.05)
+    weak = []
+    for loss in (cross_entropy, AdversarialLoss(threat, steps=3, step=0.5)):
+        model = nn.Linear(9, 2, bias=False)
+        nn.init.zeros_(model.weight)
+        fit(model, loss, data, recipe)
+        rows = (model.weight[1] - model.weight[0]).detach()
+        weak.append(float(rows[1:].sum() / rows.abs().sum()))
+    assert weak[1] < 0.2 < weak[0]
+
+
+def test_a_run_is_repeated_to_the_bit() -> None:
+    data = TensorData(batch_of(8).inputs, batch_of(8).targets)
+    found = []
+    for _ in range(2):
+        model = linear_model()
+        nn.init.zeros_(model.bias)
+        fit(model, AdversarialLoss(Threat(0.1, L2()), steps=2), data, Recipe(epochs=2))
+        found.append(model.weight.detach())
+    assert torch.equal(*found)
+
+
+def test_no_steps_are_refused() -> None:
+    with pytest.raises(TrainingError, match=r"at least 1 step .*, got 0 of 0\.25"):
+        AdversarialLoss(Threat(0.1, L2()), steps=0)
+    with pytest.raises(TrainingError, match=r"got 10 of 0\.0"):
+        AdversarialLoss(Threat(0.1, L2()), step=0.0)
