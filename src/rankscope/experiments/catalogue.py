@@ -3,6 +3,10 @@
 from rankscope.errors import ExperimentError
 from rankscope.experiments.cifar10_compression import CIFAR10_COMPRESSION, DIGITS_COMPRESSION
 from rankscope.experiments.experiment import Experiment
+from rankscope.experiments.language_compression import (
+    MINILM_COMPRESSION,
+    PRONUNCIATION_COMPRESSION,
+)
 from rankscope.experiments.lipschitz_cifar10 import LIPSCHITZ_CIFAR10
 from rankscope.experiments.lipschitz_digits import LIPSCHITZ_DIGITS
 from rankscope.experiments.orthogonality import ORTHOGONALITY
@@ -20,6 +24,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         SEQUENTIAL_VS_END_TO_END,
         SEQUENTIAL_VS_END_TO_END_DIGITS,
         RESHAPING,
+        MINILM_COMPRESSION,
+        PRONUNCIATION_COMPRESSION,
         ORTHOGONALITY,
         LIPSCHITZ_DIGITS,
         LIPSCHITZ_CIFAR10,

@@ -1,5 +1,6 @@
 """Text as numbers."""
 
+import lzma
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,12 @@ def test_files_keep_their_line_ends_and_must_be_text(tmp_path: Path) -> None:
         read_text(path)
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_text(tmp_path / "absent")
+
+
+def test_a_packed_text_is_unpacked_and_a_damaged_one_refused(tmp_path: Path) -> None:
+    packed = tmp_path / "text.xz"
+    packed.write_bytes(lzma.compress(b"ein Satz\n"))
+    assert read_text(packed) == "ein Satz\n"
+    packed.write_bytes(b"no such thing")
+    with pytest.raises(DataError, match=r"text\.xz cannot be unpacked"):
+        read_text(packed)

@@ -1,5 +1,6 @@
 """Plain text as numbers: word by word as WikiText counts, or character by character."""
 
+import lzma
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +58,17 @@ def words(text: str) -> list[str]:
 
 
 def read_text(path: Path) -> str:
-    """The content of a UTF-8 file, its line ends untouched.
+    """The content of a UTF-8 file, plain or packed as `.xz`, its line ends untouched.
 
     Raises:
         DataError: if the file is not readable or not UTF-8.
     """
     try:
-        return path.read_bytes().decode("utf-8")
+        content = path.read_bytes()
+        return (lzma.decompress(content) if path.suffix == ".xz" else content).decode("utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    except lzma.LZMAError as error:
+        raise DataError(f"{path} cannot be unpacked: {error}.") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is no UTF-8 text: byte {error.start:,} is none of it.") from error

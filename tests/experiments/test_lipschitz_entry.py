@@ -1,0 +1,95 @@
+"""Trained, attacked and certified, on small data made here and on the embedded digits."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
+from rankscope.errors import ExperimentError
+from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.lipschitz_entry import (
+    SOURCE_RECIPE,
+    Contender,
+    LipschitzEntry,
+    first_samples,
+    in_pixels,
+    radius_name,
+)
+from rankscope.layers.norm_preserving.linear import OrthogonalLinear
+from rankscope.training.augmentation import IMAGENET_NORMALIZATION
+from rankscope.training.batches import TensorData
+from rankscope.training.datasets import DataSet
+from rankscope.training.loop import cross_entropy
+from rankscope.training.recipe import Recipe
+
+
+def small_network() -> LipConvNet:
+    return LipConvNet(2, width=4, num_blocks=2, image=(1, 8, 8), last_layer=OrthogonalLinear)
+
+
+def entry_of(epochs: int, num_samples: int = 40) -> LipschitzEntry:
+    contender = Contender(
+        "small", small_network, recipe=Recipe(epochs=epochs, batch_size=64, learning_rate=0.02)
+    )
+    return LipschitzEntry(contender, "digits", num_samples, published=(82.0, 71.0))
+
+
+def accuracies(row: Row, kind: str) -> list[float]:
+    found = [value for column, value in row.items() if column.startswith(kind)]
+    return [float(value) for value in found if isinstance(value, float)]
+
+
+def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
+    row = entry_of(3).run(Workplace(tmp_path, None, 60.0))
+    (clean,) = accuracies(row, "clean")
+    attacked, certified = accuracies(row, "attacked"), accuracies(row, "certified")
+    assert len(attacked) == len(certified) == 3
+    assert all(clean >= a >= c for a, c in zip(attacked, certified, strict=True))
+    assert attacked == sorted(attacked, reverse=True)
+    assert certified == sorted(certified, reverse=True)
+    assert clean > 50
+    assert row["samples trained on"] == 3 * 1437
+    assert row["Lipschitz"] == pytest.approx(1, abs=1e-5)
+    assert (row["published clean"], row["published attacked"]) == (82.0, 71.0)
+    assert (tmp_path / "training").is_dir()
+
+
+def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    whole = entry_of(2, 8).run(Workplace(tmp_path / "whole", None, 60.0))
+    folder = tmp_path / "parts"
+    # A clock that is over after the first step of each call.
+    entry_of(2, 8).run(Workplace(folder, None, 1e-6))
+    resumed = entry_of(2, 8).run(Workplace(folder, None, 60.0))
+    for row in (whole, resumed):
+        del row["seconds"]
+    assert resumed == whole
+
+
+def test_images_are_handed_over_as_pixels() -> None:
+    images = torch.tensor([[0, 51, 255]], dtype=torch.uint8).reshape(1, 1, 1, 3).expand(4, 3, 1, 3)
+    part = TensorData(images, torch.arange(4), None, IMAGENET_NORMALIZATION)
+    data = DataSet("made", part, part, num_classes=4)
+    inputs, labels = first_samples(data, 2)
+    assert inputs[0, 0, 0].tolist() == pytest.approx([0.0, 0.2, 1.0])
+    assert labels.tolist() == [0, 1]
+    assert in_pixels(data).train.normalize == in_pixels(data).test.normalize
+    plain = replace(data, train=TensorData(images), test=TensorData(images))
+    assert in_pixels(plain).train.normalize is None
+    with pytest.raises(ExperimentError, match="made has 4 test samples, but 5 are wanted"):
+        first_samples(data, 5)
+
+
+def test_radii_are_named_in_steps_of_a_pixel() -> None:
+    assert radius_name(Fraction(108, 255)) == "108/255"
+    assert radius_name(Fraction(1)) == "255/255"
+    assert radius_name(Fraction(1, 7)) == "1/7"
+
+
+def test_the_recipe_is_that_of_the_source() -> None:
+    assert (SOURCE_RECIPE.epochs, SOURCE_RECIPE.batch_size) == (200, 256)
+    assert math.isclose(SOURCE_RECIPE.learning_rate, 0.01)
+    assert Contender("usual", small_network, cross_entropy).recipe == SOURCE_RECIPE

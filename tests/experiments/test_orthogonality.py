@@ -1,0 +1,102 @@
+"""Our layer keeps norms and gradients, and the table says who else does."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from rankscope.errors import MissingExtraError
+from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.orthogonal_references import REFERENCES
+from rankscope.experiments.orthogonality import (
+    ORTHOGONALITY,
+    LayerSize,
+    OrthogonalityEntry,
+    build_layer,
+    gradient_ratios,
+    norm_ratios,
+)
+
+SMALL = LayerSize(channels=8, image=6)
+
+
+def row_of(layer: str, folder: Path) -> Row:
+    entry = OrthogonalityEntry(layer, SMALL, num_layers=2, num_inputs=4, depths=(1, 5))
+    return entry.run(Workplace(folder, None, 60.0))
+
+
+@pytest.mark.parametrize("layer", ["ours", "Cayley", "SOC"])
+def test_orthogonal_layers_keep_norms_and_gradients(layer: str, tmp_path: Path) -> None:
+    row = row_of(layer, tmp_path)
+    # float32 holds 7 digits, and a sum of squares loses part of one.
+    for column in ("mean - 1", "deviation", "furthest from 1"):
+        assert row[column] == pytest.approx(0, abs=1e-5)
+    assert row["gradient after 1"] == pytest.approx(1, abs=1e-5)
+    assert row["gradient after 5"] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["RKO", "OSSN"])
+def test_layers_that_only_never_stretch_lose_gradients_with_depth(
+    layer: str, tmp_path: Path
+) -> None:
+    row = row_of(layer, tmp_path)
+    mean, shallow, deep = row["mean - 1"], row["gradient after 1"], row["gradient after 5"]
+    assert isinstance(mean, float)
+    assert isinstance(shallow, float)
+    assert isinstance(deep, float)
+    assert mean < -0.2
+    assert deep < shallow < 0.9
+
+
+def test_an_entry_gives_the_same_again_and_leaves_the_generator_alone(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    assert row_of("BCOP", tmp_path) == row_of("BCOP", tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_ratios_are_those_of_norms() -> None:
+    double = nn.Conv2d(1, 1, 1, bias=False)
+    double.weight.data.fill_(2.0)
+    images = torch.randn(3, 1, 4, 4)
+    torch.testing.assert_close(norm_ratios(double, images), torch.full((3,), 2.0).double())
+    torch.testing.assert_close(gradient_ratios(double, images), torch.full((3,), 2.0).double())
+
+
+def test_what_is_not_installed_is_left_out_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankscope.experiments.orthogonality.find_spec", lambda _: None)
+    row = row_of("AOC", tmp_path)
+    assert row == {"layer": "AOC", "note": "left out: orthogonium is not installed"}
+    with pytest.raises(MissingExtraError, match="AOC needs orthogonium"):
+        build_layer("AOC", SMALL)
+
+
+def test_what_is_installed_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package, layers = ModuleType("orthogonium"), ModuleType("orthogonium.layers")
+
+    def adaptive(in_channels: int, out_channels: int, kernel: int, *, bias: bool) -> nn.Module:
+        assert (in_channels, out_channels, kernel, bias) == (8, 8, 3, False)
+        return nn.Identity()
+
+    setattr(layers, "AdaptiveOrthoConv2d", adaptive)  # noqa: B010 - a module made by hand
+    monkeypatch.setitem(sys.modules, "orthogonium", package)
+    monkeypatch.setitem(sys.modules, "orthogonium.layers", layers)
+    monkeypatch.setattr("rankscope.experiments.orthogonality.find_spec", lambda _: object())
+    assert row_of("AOC", tmp_path)["mean - 1"] == 0.0
+
+
+def test_the_experiment_has_ours_all_references_and_the_sizes_of_the_source() -> None:
+    assert [entry.name for entry in ORTHOGONALITY.entries] == [
+        "ours",
+        *(name.lower() for name in REFERENCES),
+        "aoc",
+    ]
+    first = ORTHOGONALITY.entries[0]
+    assert isinstance(first, OrthogonalityEntry)
+    assert (first.num_layers, first.num_inputs, first.size) == (100, 256, LayerSize(64, 16, 3))
+    assert first.depths[0] == 5
+    assert first.depths[-1] == 50
