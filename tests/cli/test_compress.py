@@ -148,3 +148,19 @@ def test_an_untrained_network_is_planned_with_a_note_but_not_written(
     found = answer(capsys, "resnet20", "--keep", "0.5", "--dry-run", "--formats", "svd")
     assert found["notes"][0].startswith("The weights are untrained: There is no resnet_cifar10/")
     assert "There is no resnet_cifar10/" in refusal(capsys, "resnet20", "-o", "out")
+
+
+def test_a_written_model_is_measured_beside_the_dense_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "small"
+    assert main(["compress", "digits", "--keep", "0.5", "--data", "digits", "-o", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "latency at batch 1" in printed
+    assert "latency at batch 64" in printed
+    report = json.loads((folder / "report.json").read_bytes())
+    (score,) = report["scores"]
+    assert score["name"] == "accuracy"
+    assert f"{score['dense']:.2%}" in printed
+    assert f"{score['compressed']:.2%}" in printed
+    assert [total["unit"] for total in report["totals"]] == ["parameters", "bytes", "flops"]

@@ -1,5 +1,6 @@
 """`rankscope compress`: a smaller model under one budget, or the plan for it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,9 @@ import typer
 from rankscope.cli import console
 from rankscope.cli.options import Json, read_shape
 from rankscope.errors import RequestError
+from rankscope.files import write_atomically
+
+REPORT = "report.json"
 
 
 def run(
@@ -69,13 +73,11 @@ def run(
     if output is None and not dry_run:
         raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
     unit, chosen = _read_unit(by), _read_formats(formats)
-    from rankscope.architectures.models.catalogue import BUILT_IN
     from rankscope.cli.compress_inputs import read_calibration, read_example, read_model
     from rankscope.compression.applying import carry_out
     from rankscope.compression.compressing import scoring_on
     from rankscope.compression.plan import Budget
     from rankscope.compression.planning import Tolerance, plan_compression
-    from rankscope.compression.saving import save
 
     folder = Path(data) if data is not None and Path(data).is_dir() else None
     network, remarks = read_model(model, weights=weights, data=folder, may_be_untrained=dry_run)
@@ -94,17 +96,33 @@ def run(
             report=report,
         )
     plan = replace(plan, notes=(*remarks, *plan.notes))
+    measured = None
     if output is not None and not dry_run:
         compressed = carry_out(network, plan, scores=scoring, example=batch)
-        built_in = model if model in BUILT_IN else None
-        save(compressed, output, built_in=built_in, dense=network, example=batch)
+        measured = _write(compressed, network, output, (model, data, batch))
         plan = compressed.plan
     if as_json:
         console.print_json(plan.to_dict())
-    else:
-        _print(plan)
-        if output is not None and not dry_run:
-            print(output)
+        return
+    _print(plan)
+    if measured is not None:
+        _print_measured(measured)
+        print(output)
+
+
+def _write(compressed: Any, dense: Any, output: Path, request: tuple[str, str | None, Any]) -> Any:
+    """Save the model and its plan, then measure it beside the dense one, and write that down."""
+    from rankscope.architectures.models.catalogue import BUILT_IN
+    from rankscope.cli.compress_inputs import read_scorer
+    from rankscope.compression.report import report_on
+    from rankscope.compression.saving import save
+
+    model, data, example = request
+    built_in = model if model in BUILT_IN else None
+    save(compressed, output, built_in=built_in, dense=dense, example=example)
+    measured = report_on(dense, compressed, example=example, scorer=read_scorer(data, model))
+    write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
+    return measured
 
 
 def _read_unit(text: str) -> Any:
@@ -164,6 +182,19 @@ def _print(plan: Any) -> None:
     _print_totals(plan)
     for note in plan.notes:
         print(note)
+
+
+def _print_measured(report: Any) -> None:
+    rows = [("measured", "dense", "compressed", "ratio")]
+    for latency in report.latencies:
+        dense, kept = latency.dense_seconds, latency.compressed_seconds
+        name = f"latency at batch {latency.batch_size}, {latency.threads} threads"
+        rows.append((name, f"{dense:.4g} s", f"{kept:.4g} s", f"{latency.ratio:.2%}"))
+    rows += [
+        (score.name, f"{score.dense:.2%}", f"{score.compressed:.2%}", "") for score in report.scores
+    ]
+    if len(rows) > 1:
+        console.print_columns(rows, numbers=(1, 2, 3))
 
 
 def _print_totals(plan: Any) -> None:

@@ -9,9 +9,11 @@ from rankscope.architectures.models.catalogue import BUILT_IN, build, build_trai
 from rankscope.architectures.models.published_weights import find_weights
 from rankscope.architectures.models.weight_files import load_weights, read_weights
 from rankscope.cli.factories import call_factory
+from rankscope.compression.report import Scorer
 from rankscope.compression.scores import Batch
 from rankscope.errors import DataError, RequestError
 from rankscope.training.datasets import load_data_set
+from rankscope.training.scoring.classification import accuracy
 
 NUM_SAMPLES, BATCH_SIZE = 512, 64  # of calibration data
 DATA_SETS = ("digits", "mnist", "fashion-mnist", "cifar10")
@@ -101,6 +103,18 @@ def read_calibration(data: str, model: str) -> list[Batch]:
         )
     samples = load_data_set(name, folder).train.head(NUM_SAMPLES)
     return [batch.inputs for batch in samples.batches(BATCH_SIZE)]
+
+
+def read_scorer(data: str | None, model: str) -> Scorer | None:
+    """The accuracy on the test part of a built-in network's own data set, if that was named."""
+    name = _HAS_DATA_SET.get(model)
+    if data is None or name is None or not (data == name or Path(data).is_dir()):
+        return None
+    test = load_data_set(name, None if data == name else Path(data)).test
+    batch = test.batches(len(test))[0]
+    labels = batch.targets
+    assert labels is not None, "data sets of classifiers have labels"
+    return lambda network: {"accuracy": accuracy(network, batch.inputs, labels)}
 
 
 def _batches(tensors: dict[str, Tensor]) -> list[Batch]:

@@ -15,6 +15,7 @@ import typer
 from rankscope.cli import (
     audit,
     bounds,
+    certify,
     code,
     compress,
     console,
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "audit": audit.run,
     "plan": plan.run,
     "compress": compress.run,
+    "certify": certify.run,
     "rank": rank.run,
     "bounds": bounds.run,
     "verify": verify.run,

@@ -117,6 +117,8 @@ def _of_linear(module: nn.Module) -> str | None:
 def _of_convolution(module: nn.Module) -> str | None:
     assert isinstance(module, nn.Conv1d | nn.Conv2d)
     if module.in_channels == module.groups:
+        if module.groups == 1:
+            return "reads a single channel: there are no channels to factor"
         return f"depthwise: each of its {module.groups} groups sees one channel"
     return None
 

@@ -1,0 +1,209 @@
+"""`rankscope certify`: the accuracy that is proved, and the accuracy that an attack leaves."""
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankscope.cli import console
+from rankscope.cli.options import Json
+from rankscope.errors import OutputError, RequestError
+from rankscope.files import write_atomically
+
+
+def run(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="package.module:factory, or a built-in network (lipschitz-digits, resnet20, …).",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Test images with labels: digits, mnist, fashion-mnist, cifar10, a folder with "
+            "the model's data set, or a .safetensors or .npz file of inputs and labels.",
+            show_default=False,
+        ),
+    ],
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="A .safetensors file, or a state dict saved by torch (weights only)."),
+    ] = None,
+    radius: Annotated[
+        list[str] | None,
+        typer.Option(metavar="36/255", help="Of perturbations; may be given several times."),
+    ] = None,
+    norm: Annotated[str, typer.Option(help="That radii are measured in: l2 or linf.")] = "l2",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Of the proof: lipschitz, intervals, linear-bounds, or linear-bounds-fast "
+            "(inner layers by intervals)."
+        ),
+    ] = "lipschitz",
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Only the first N samples of the test set.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Of the attack (APGD).")] = 50,
+    restarts: Annotated[int, typer.Option(min=1, help="Of the attack, from random points.")] = 1,
+    pixels: Annotated[
+        str, typer.Option(metavar="0,1", help="Smallest and largest entry of inputs, or any.")
+    ] = "0,1",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write certification.json and .svg into this folder."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prove which labels no small perturbation changes, and attack the others.
+
+    Radii are in the units of the data: for images, pixels in 0..1. A built-in network that was
+    trained on scaled pixels gets the scaling as a part of it, so that its constant counts.
+    """
+    radii = [read_radius(text) for text in radius or ("36/255", "72/255", "108/255")]
+    chosen_norm, chosen_method = (
+        _choose("--norm", norm, _NORMS),
+        _choose("--method", method, _METHODS),
+    )
+    limits = _read_pixels(pixels)
+    from rankscope.cli.certify_inputs import read_network, read_samples
+    from rankscope.robustness.certification import certify
+    from rankscope.robustness.projected_descent import AutoProjectedDescent
+
+    labelled = read_samples(data, model, samples)
+    network = read_network(model, weights, data, labelled)
+    with console.reporting("certify") as report:
+        found = certify(
+            network,
+            labelled.inputs,
+            labelled.labels,
+            radii,
+            norm=chosen_norm(),
+            method=chosen_method(),
+            attack=AutoProjectedDescent(steps=steps, restarts=restarts),
+            pixels=limits,
+            report=report,
+        )
+    document = {"model": model, "data": data, **found.to_dict()}
+    if output is not None:
+        _write(output, document, found)
+    if as_json:
+        console.print_json(document)
+    else:
+        _print(found)
+        if output is not None:
+            print(output)
+
+
+def read_radius(text: str) -> float:
+    """A number, or a quotient as papers write it.
+
+    Example:
+        >>> read_radius("36/255") == 36 / 255
+        True
+
+    Raises:
+        RequestError: if it is neither, or negative.
+    """
+    try:
+        found = float(Fraction(text))
+    except (ValueError, ZeroDivisionError, OverflowError) as error:
+        raise RequestError(f"--radius takes a number or a quotient, got {text!r}.") from error
+    if found < 0:
+        raise RequestError(f"--radius takes 0 or more, got {text!r}.")
+    return found
+
+
+def _l2() -> Any:
+    from rankscope.robustness.norms import L2
+
+    return L2()
+
+
+def _linf() -> Any:
+    from rankscope.robustness.norms import Linf
+
+    return Linf()
+
+
+def _lipschitz() -> Any:
+    from rankscope.robustness.methods import Lipschitz
+
+    return Lipschitz()
+
+
+def _intervals() -> Any:
+    from rankscope.robustness.methods import Intervals
+
+    return Intervals()
+
+
+def _linear_bounds() -> Any:
+    from rankscope.robustness.methods import LinearBounds
+
+    return LinearBounds()
+
+
+def _fast_linear_bounds() -> Any:
+    from rankscope.robustness.methods import LinearBounds
+
+    return LinearBounds(inner_intervals=True)
+
+
+_NORMS: dict[str, Callable[[], Any]] = {"l2": _l2, "linf": _linf}
+_METHODS: dict[str, Callable[[], Any]] = {
+    "lipschitz": _lipschitz,
+    "intervals": _intervals,
+    "linear-bounds": _linear_bounds,
+    "linear-bounds-fast": _fast_linear_bounds,
+}
+
+
+def _choose(option: str, text: str, known: dict[str, Callable[[], Any]]) -> Callable[[], Any]:
+    if text not in known:
+        raise RequestError(f"{option} takes one of {', '.join(known)}, got {text!r}.")
+    return known[text]
+
+
+def _read_pixels(text: str) -> tuple[float, float] | None:
+    if text == "any":
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise RequestError(f"--pixels takes two numbers like 0,1, or any; got {text!r}.") from error
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise RequestError(f"--pixels takes a smaller and a larger number, got {text!r}.")
+    return low, high
+
+
+def _write(folder: Path, document: dict[str, Any], found: Any) -> None:
+    from rankscope.robustness.certification_figure import draw_certification
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot make the folder {str(folder)!r}: {error.strerror}.") from error
+    draw_certification(found, folder / "certification.svg")
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    write_atomically(folder / "certification.json", f"{text}\n".encode())
+
+
+def _print(found: Any) -> None:
+    rows = [("radius", "certified", "attacked")]
+    rows += [
+        (f"{row.radius:.4g}", f"{row.certified:.2%}", f"{row.attacked:.2%}") for row in found.radii
+    ]
+    constant = "" if found.lipschitz is None else f", Lipschitz constant <= {found.lipschitz:.6g}"
+    print(
+        f"clean {found.clean:.2%} of {found.num_samples:,} samples; {found.norm}, "
+        f"{found.method}{constant}\n"
+    )
+    console.print_columns(rows, numbers=(0, 1, 2))
+    print("\nThe true robust accuracy is between certified and attacked.")

@@ -1,0 +1,101 @@
+"""What `rankscope certify` works on: labelled test samples, and a network that takes them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.architectures.lipschitz.catalogue import LIPSCHITZ_NETWORKS
+from rankscope.architectures.models.catalogue import BUILT_IN
+from rankscope.architectures.models.weight_files import load_weights, read_weights
+from rankscope.cli.compress_inputs import DATA_SETS, read_model
+from rankscope.errors import RequestError
+from rankscope.layers.norm_preserving.scaling import InputScaling
+from rankscope.training.augmentation import Normalization
+from rankscope.training.datasets import load_data_set
+
+_NEEDED = ("inputs", "labels")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSamples:
+    """Test samples; `normalize` is what networks trained on the data set get them through."""
+
+    inputs: Tensor
+    labels: Tensor
+    normalize: Normalization | None
+
+
+def read_samples(data: str, model: str, count: int | None) -> LabelledSamples:
+    """The first test samples of a data set, as pixels in 0..1, or those of a file as they are.
+
+    Args:
+        data: the name of a data set; a folder that holds the one that belongs to the model; or a
+            `.safetensors` or `.npz` file with `inputs` and `labels`.
+        model: as on the command line.
+        count: how many at most; None for all.
+
+    Raises:
+        RequestError: if it is none of these, or the file does not hold both.
+        DataError: if a data set is not there.
+        ModelFileError: if a file cannot be read.
+    """
+    path = Path(data)
+    if path.is_file():
+        return _from_file(path, count)
+    folder = path if path.is_dir() else None
+    name = _data_set_of(model) if folder is not None else data
+    if name not in DATA_SETS:
+        raise RequestError(
+            f"--data takes a data set ({', '.join(DATA_SETS)}), a folder with the data set of a "
+            f"built-in network, or a file of inputs and labels; got {data!r} for {model!r}."
+        )
+    test = load_data_set(name, folder).test
+    test = test if count is None else test.head(count)
+    if test.targets is None:
+        raise RequestError(f"--data: {name} has no labels.")
+    is_bytes = not test.inputs.is_floating_point()
+    inputs = test.inputs.float() / 255 if is_bytes else test.inputs
+    return LabelledSamples(inputs, test.targets, test.normalize)
+
+
+def _data_set_of(model: str) -> str | None:
+    if model in LIPSCHITZ_NETWORKS or model in BUILT_IN:
+        return "digits" if "digits" in model else "cifar10"
+    return None
+
+
+def _from_file(path: Path, count: int | None) -> LabelledSamples:
+    tensors = read_weights(path)
+    if set(tensors) != set(_NEEDED) or tensors["labels"].is_floating_point():
+        found = ", ".join(f"{name} ({tensor.dtype})" for name, tensor in tensors.items())
+        raise RequestError(
+            f"--data: {str(path)!r} must hold 'inputs' and integer 'labels', got {found}."
+        )
+    inputs, labels = (tensors[name][:count] for name in _NEEDED)
+    return LabelledSamples(inputs.to(torch.get_default_dtype()), labels.long(), None)
+
+
+def read_network(
+    model: str, weights: Path | None, data: str, samples: LabelledSamples
+) -> nn.Module:
+    """The model, behind the scaling that it was trained with.
+
+    Raises:
+        RequestError: if there is no such model, or it has no weights.
+        DataError: if a built-in network has no weights.
+        ModelFileError: if the weights do not fit.
+    """
+    if model in LIPSCHITZ_NETWORKS:
+        if weights is None:
+            raise RequestError(f"{model} is untrained; give its weights with --weights FILE.")
+        network = LIPSCHITZ_NETWORKS[model]()
+        load_weights(network, read_weights(weights), who=str(weights))
+        return network.eval()
+    folder = Path(data) if Path(data).is_dir() else None
+    network, _ = read_model(model, weights=weights, data=folder, may_be_untrained=False)
+    if model not in BUILT_IN or samples.normalize is None:
+        return network
+    scaling = InputScaling(samples.normalize.means, samples.normalize.deviations)
+    return nn.Sequential(scaling, network).eval()
