@@ -6,7 +6,7 @@ EXTRAS := draw,paths,ray,dask,export,text,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint gallery tables bench clean
+.PHONY: demo test lint gallery tables experiment-tables bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
@@ -25,6 +25,10 @@ gallery: $(INSTALLED)
 # Add ARGUMENTS=--crown to measure the largest entry again (about ten minutes on two cores).
 tables: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/make_rank_tables.py $(ARGUMENTS)
+
+# Only puts docs/results into the pages; `rankscope experiment run` computes them.
+experiment-tables: $(INSTALLED)
+	$(BIN)/python docs/make_experiment_tables.py
 
 bench: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

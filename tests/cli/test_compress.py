@@ -55,7 +55,7 @@ def test_a_dry_run_prints_what_machines_read(capsys: pytest.CaptureFixture[str])
     assert sum(layer["kept"] for layer in layers.values()) == found["kept_parameters"]
     assert layers["linear"]["format"] == "svd"
     assert 0 < layers["linear"]["error"] < 1
-    assert layers["conv1"]["reason"].startswith("depthwise")
+    assert layers["conv1"]["reason"].startswith("reads a single channel")
 
 
 def test_people_get_a_table_and_what_ratio_means(capsys: pytest.CaptureFixture[str]) -> None:

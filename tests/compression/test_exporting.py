@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.compression.compressing import compress
-from rankscope.compression.exporting import export
 from rankscope.compression.exporters import (
     Exporter,
     OnnxExporter,
@@ -16,6 +15,7 @@ from rankscope.compression.exporters import (
     arguments,
     tensors,
 )
+from rankscope.compression.exporting import export
 from rankscope.compression.plan import Unit
 from rankscope.compression.scores import Batch
 from rankscope.errors import CompressionError, MissingExtraError
