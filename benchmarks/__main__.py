@@ -13,7 +13,17 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-NAMES = ("drawing", "contraction", "modular_rank", "attention", "cp", "audit", "layers", "orthogonal")
+NAMES = (
+    "drawing",
+    "contraction",
+    "modular_rank",
+    "attention",
+    "cp",
+    "audit",
+    "layers",
+    "orthogonal",
+    "constructions",
+)
 
 
 def machine() -> dict[str, object]:

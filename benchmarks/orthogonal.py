@@ -1,6 +1,6 @@
 """Orthogonal convolutions, 64 to 64 channels of 16 x 16, batch 64: over a plain circular one.
 
-Rows "training" and "evaluation" are time ratios, in pairs; rows "norms" say how well norms are kept.
+Rows "training" and "evaluation" are time ratios, in pairs; rows "norms" say how norms are kept.
 """
 
 import copy
@@ -29,7 +29,12 @@ def run() -> Iterator[dict[str, object]]:
         for case, step in (("training", training), ("evaluation", evaluation)):
             repeats = 41 if name == "ours" else 11
             ratio, median = time_ratio(step(layer, inputs), step(plain, inputs), repeats=repeats)
-            yield {"case": case, "layer": name, "over_plain": round(ratio, 3), "s": round(median, 5)}
+            yield {
+                "case": case,
+                "layer": name,
+                "over_plain": round(ratio, 3),
+                "s": round(median, 5),
+            }
     yield from norms(inputs)
 
 

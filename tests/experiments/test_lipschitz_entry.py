@@ -43,6 +43,7 @@ def accuracies(row: Row, kind: str) -> list[float]:
     return [float(value) for value in found if isinstance(value, float)]
 
 
+@pytest.mark.slow
 def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
     row = entry_of(3).run(Workplace(tmp_path, None, 60.0))
     (clean,) = accuracies(row, "clean")
@@ -58,6 +59,7 @@ def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
     assert (tmp_path / "training").is_dir()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     whole = entry_of(2, 8).run(Workplace(tmp_path / "whole", None, 60.0))
     folder = tmp_path / "parts"

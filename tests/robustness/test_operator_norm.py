@@ -89,6 +89,19 @@ def test_the_whole_spectrum_is_that_of_the_jacobian(
     torch.testing.assert_close(found[: len(expected)], expected, rtol=0, atol=1e-9)
 
 
+def test_periodic_padding_that_takes_places_twice_is_no_circle() -> None:
+    # Places at the edges are read twice, so that the norm is above that on the circle.
+    layer = nn.Conv2d(1, 1, 3, padding=3, padding_mode="circular", dtype=torch.float64)
+    true = float(true_values(layer, (1, 6, 6)).max())
+    on_circle = nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular", dtype=torch.float64)
+    on_circle.load_state_dict(layer.state_dict())
+    assert true > 1.1 * operator_norm(on_circle, (1, 6, 6)).upper
+    assert operator_norm(layer, (1, 6, 6)).upper == pytest.approx(true)
+    torch.testing.assert_close(operator_spectrum(layer, (1, 6, 6)).max().item(), true)
+    with pytest.raises(UnsupportedModuleError, match=r"\(1, 68, 68\) for \(1, 64, 64\) at stride"):
+        operator_norm(layer, (1, 64, 64))
+
+
 def test_orthogonal_layers_have_norm_one_and_a_scaled_export_does_not() -> None:
     layer = OrthogonalConv2d(8, 8, 3)
     assert abs(operator_norm(layer, (8, 64, 64)).upper - 1) < 1e-5

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from rankscope.cli import console
 from rankscope.cli.options import Json
 from rankscope.errors import OutputError, RequestError
 from rankscope.files import write_atomically
+
+T = TypeVar("T")
 
 
 def run(
@@ -67,15 +69,15 @@ def run(
     trained on scaled pixels gets the scaling as a part of it, so that its constant counts.
     """
     radii = [read_radius(text) for text in radius or ("36/255", "72/255", "108/255")]
-    chosen_norm, chosen_method = (
-        _choose("--norm", norm, _NORMS),
-        _choose("--method", method, _METHODS),
-    )
     limits = _read_pixels(pixels)
-    from rankscope.cli.certify_inputs import read_network, read_samples
+    from rankscope.cli.certify_inputs import METHODS, NORMS, read_network, read_samples
     from rankscope.robustness.certification import certify
     from rankscope.robustness.projected_descent import AutoProjectedDescent
 
+    chosen_norm, chosen_method = (
+        _choose("--norm", norm, NORMS),
+        _choose("--method", method, METHODS),
+    )
     labelled = read_samples(data, model, samples)
     network = read_network(model, weights, data, labelled)
     with console.reporting("certify") as report:
@@ -84,8 +86,8 @@ def run(
             labelled.inputs,
             labelled.labels,
             radii,
-            norm=chosen_norm(),
-            method=chosen_method(),
+            norm=chosen_norm,
+            method=chosen_method,
             attack=AutoProjectedDescent(steps=steps, restarts=restarts),
             pixels=limits,
             report=report,
@@ -120,52 +122,7 @@ def read_radius(text: str) -> float:
     return found
 
 
-def _l2() -> Any:
-    from rankscope.robustness.norms import L2
-
-    return L2()
-
-
-def _linf() -> Any:
-    from rankscope.robustness.norms import Linf
-
-    return Linf()
-
-
-def _lipschitz() -> Any:
-    from rankscope.robustness.methods import Lipschitz
-
-    return Lipschitz()
-
-
-def _intervals() -> Any:
-    from rankscope.robustness.methods import Intervals
-
-    return Intervals()
-
-
-def _linear_bounds() -> Any:
-    from rankscope.robustness.methods import LinearBounds
-
-    return LinearBounds()
-
-
-def _fast_linear_bounds() -> Any:
-    from rankscope.robustness.methods import LinearBounds
-
-    return LinearBounds(inner_intervals=True)
-
-
-_NORMS: dict[str, Callable[[], Any]] = {"l2": _l2, "linf": _linf}
-_METHODS: dict[str, Callable[[], Any]] = {
-    "lipschitz": _lipschitz,
-    "intervals": _intervals,
-    "linear-bounds": _linear_bounds,
-    "linear-bounds-fast": _fast_linear_bounds,
-}
-
-
-def _choose(option: str, text: str, known: dict[str, Callable[[], Any]]) -> Callable[[], Any]:
+def _choose(option: str, text: str, known: Mapping[str, T]) -> T:
     if text not in known:
         raise RequestError(f"{option} takes one of {', '.join(known)}, got {text!r}.")
     return known[text]

@@ -12,9 +12,18 @@ from rankscope.architectures.models.weight_files import load_weights, read_weigh
 from rankscope.cli.compress_inputs import DATA_SETS, read_model
 from rankscope.errors import RequestError
 from rankscope.layers.norm_preserving.scaling import InputScaling
+from rankscope.robustness.methods import Intervals, LinearBounds, Lipschitz, Method
+from rankscope.robustness.norms import L2, Linf, Norm
 from rankscope.training.augmentation import Normalization
 from rankscope.training.datasets import load_data_set
 
+NORMS: dict[str, Norm] = {"l2": L2(), "linf": Linf()}
+METHODS: dict[str, Method] = {
+    "lipschitz": Lipschitz(),
+    "intervals": Intervals(),
+    "linear-bounds": LinearBounds(),
+    "linear-bounds-fast": LinearBounds(inner_intervals=True),
+}
 _NEEDED = ("inputs", "labels")
 
 

@@ -15,13 +15,14 @@ from rankscope.constructions.dense import (
     require_finite,
 )
 from rankscope.errors import ConstructionError
-from rankscope.theorem import Theorem
+from rankscope.theorem import Status, Theorem
 
 NARROW = Theorem(
     "Hanin & Sellke (2017)",
     "Proposition 2: max-min strings at width d + 1",
     "1710.11278",
     ("ReLU", "one output", "inputs from a box"),
+    Status.RECALLED,
 )
 
 
@@ -74,8 +75,8 @@ class MaxMinString:
         affine = points @ self.weight.T + self.bias
         value = affine[:, 0]
         for step, column in zip(self.steps, affine.T[1:], strict=True):
-            value = numpy.maximum(value, column) if step is Step.MAX else numpy.minimum(
-                value, column
+            value = (
+                numpy.maximum(value, column) if step is Step.MAX else numpy.minimum(value, column)
             )
         return value
 
@@ -116,7 +117,9 @@ def narrow_network(string: MaxMinString, box: Box) -> nn.Sequential:
         gap = sign * (running[0] - functions.weight[place]), sign * (running[1] - bias[place])
         carried = numpy.eye(dimension, dimension + 1)
         layers.append(
-            DenseLayer(numpy.vstack([carried, gap[0]]), numpy.append(numpy.zeros(dimension), gap[1]))
+            DenseLayer(
+                numpy.vstack([carried, gap[0]]), numpy.append(numpy.zeros(dimension), gap[1])
+            )
         )
         running = functions.weight[place] + sign * numpy.eye(dimension + 1)[-1], float(bias[place])
     layers.append(DenseLayer(running[0][None, :], numpy.array([running[1]])))

@@ -1,5 +1,6 @@
 """How few ReLU units a piecewise-linear function of one variable needs, decided exactly."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def fewest_units(function: PiecewiseLinear) -> FewestUnits:
     if count > MOST_SEARCHED:
         return FewestUnits(count, count + 1, None, was_searched=False)
     slopes = [Fraction(float(slope)) for slope in simple.slopes]
-    jumps = [after - before for before, after in zip(slopes, slopes[1:], strict=False)]
+    jumps = [after - before for before, after in itertools.pairwise(slopes)]
     chosen = subset_with_sum(jumps, -slopes[0])
     needed = count + (chosen is None)
     return FewestUnits(needed, needed, chosen, was_searched=True)

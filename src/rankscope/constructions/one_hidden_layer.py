@@ -14,7 +14,7 @@ from rankscope.constructions.dense import (
     relu_network,
     require_shape,
 )
-from rankscope.constructions.fewest_units import fewest_units
+from rankscope.constructions.fewest_units import MOST_SEARCHED, fewest_units
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
 from rankscope.errors import ConstructionError
 
@@ -64,7 +64,7 @@ def with_fewest_units(function: PiecewiseLinear) -> nn.Sequential:
     found = fewest_units(simple)
     if not found.was_searched:
         raise ConstructionError(
-            f"with_fewest_units searches at most 20 breakpoints, got {found.lower}. "
+            f"with_fewest_units searches at most {MOST_SEARCHED} breakpoints, got {found.lower}. "
             f"one_hidden_layer builds a network of {found.upper} units, at most one too many."
         )
     if found.left_facing is None:
@@ -103,19 +103,32 @@ def read_piecewise_linear(network: nn.Module) -> PiecewiseLinear:
         ConstructionError: if the network is of another kind.
     """
     first, last = _two_layers("read_piecewise_linear", network)
-    left_slope = Fraction(0)
+    # The affine function left of all kinks.
+    slope, intercept = Fraction(0), Fraction(float(last.bias[0]))
     jumps: dict[float, Fraction] = defaultdict(Fraction)
     for weight, bias, height in _units(first, last):
+        if weight < 0 or (weight == 0 and bias > 0):
+            slope, intercept = slope + height * weight, intercept + height * bias
         if weight:
-            jumps[float(-bias / weight)] += height * abs(weight)
-            left_slope += height * weight if weight < 0 else 0
+            jumps[_as_float(-bias / weight)] += height * abs(weight)
     kinks = sorted(kink for kink, jump in jumps.items() if jump)
-    slopes = accumulate((jumps[kink] for kink in kinks), initial=left_slope)
+    slopes = accumulate((jumps[kink] for kink in kinks), initial=slope)
     point = kinks[0] if kinks else 0.0
-    value = exact_values(network, numpy.array([point]))[0]
+    value = slope * Fraction(point) + intercept
     return PiecewiseLinear.of(
-        kinks, [float(slope) for slope in slopes], point=point, value=float(value)
+        kinks, [_as_float(piece) for piece in slopes], point=point, value=_as_float(value)
     )
+
+
+def _as_float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError as error:
+        digits = len(str(abs(int(number)))) - 1
+        raise ConstructionError(
+            "read_piecewise_linear: a breakpoint, slope or value is about 10^"
+            f"{digits}, beyond what float64 holds. Make the weights smaller."
+        ) from error
 
 
 def exact_values(network: nn.Module, points: Reals) -> list[Fraction]:

@@ -86,9 +86,7 @@ class PiecewiseLinear:
         # Repeated points are reported as such rather than as infinite slopes.
         slopes = numpy.where(numpy.diff(points) == 0, 0.0, slopes)
         inner = cls(points, numpy.concatenate([slopes[:1], slopes, slopes[-1:]]))
-        return cls(
-            inner.breakpoints[1:-1], inner.slopes[1:-1], float(points[0]), float(values[0])
-        )
+        return cls(inner.breakpoints[1:-1], inner.slopes[1:-1], float(points[0]), float(values[0]))
 
     @property
     def jumps(self) -> Reals:

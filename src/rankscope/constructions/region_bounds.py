@@ -107,7 +107,8 @@ def require_wide(who: str, num_inputs: int, widths: Sequence[int]) -> None:
     for place, width in enumerate(widths, start=1):
         if width < num_inputs:
             raise ConstructionError(
-                f"{who}: hidden layer {place} has {width} units, fewer than the {num_inputs} inputs."
+                f"{who}: hidden layer {place} has {width} units, fewer than the {num_inputs} "
+                "inputs."
             )
 
 

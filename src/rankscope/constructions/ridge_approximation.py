@@ -80,8 +80,8 @@ def approximate_on_box(
     """
     if not epsilon > 0 or not numpy.isfinite(epsilon):
         raise ConstructionError(f"approximate_on_box: epsilon must be positive, got {epsilon}.")
-    # Cells in which the function itself varies by an eighth of epsilon.
-    grid = _grid(target, box, epsilon / 8)
+    # Cells in which the function itself varies by a sixth of epsilon.
+    grid = _grid(target, box, epsilon / 6)
     cells = int(numpy.prod([float(count) for count in grid]))
     if box.num_inputs > MOST_INPUTS:
         raise ConstructionError(
@@ -110,9 +110,7 @@ def approximate_on_box(
             f"{epsilon:g}. Raise epsilon or max_cells."
         )
     network, network_error = _as_network(exponentials, box, epsilon - fit_error)
-    return RidgeApproximation(
-        network, exponentials, box, epsilon, fit_error, network_error, grid
-    )
+    return RidgeApproximation(network, exponentials, box, epsilon, fit_error, network_error, grid)
 
 
 def _grid(target: Target, box: Box, allowed: float) -> tuple[int, ...]:
@@ -126,7 +124,7 @@ def _grid(target: Target, box: Box, allowed: float) -> tuple[int, ...]:
         found = target.ranges(centres - half, centres + half)
         if float((found.high - found.low).max()) / 2 <= allowed:
             break
-        count *= 2
+        count += 1 + count // 4
     return (count,) * box.num_inputs
 
 
@@ -151,9 +149,7 @@ def _fit(target: Target, box: Box, wanted: float) -> ExponentialSum:
     )
 
 
-def _bound(
-    target: Target, box: Box, exponentials: ExponentialSum, grid: tuple[int, ...]
-) -> float:
+def _bound(target: Target, box: Box, exponentials: ExponentialSum, grid: tuple[int, ...]) -> float:
     half = (box.high - box.low) / (2 * numpy.array(grid))
     worst = 0.0
     for centres in box.cell_centres(grid, CHUNK):

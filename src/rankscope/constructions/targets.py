@@ -46,9 +46,7 @@ class IntervalFunction(Target):
             # A constant expression never touches its intervals.
             found = Interval(numpy.asarray(found, float), numpy.asarray(found, float))
         shape = (len(low),)
-        return Interval(
-            numpy.broadcast_to(found.low, shape), numpy.broadcast_to(found.high, shape)
-        )
+        return Interval(numpy.broadcast_to(found.low, shape), numpy.broadcast_to(found.high, shape))
 
 
 @dataclass(frozen=True)

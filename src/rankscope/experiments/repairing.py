@@ -10,10 +10,13 @@ from rankscope.compression.sequential import fit_stages
 from rankscope.experiments.experiment import Workplace
 from rankscope.experiments.subject import Subject
 from rankscope.training.batches import TensorData
-from rankscope.training.recipe import Adam, Recipe
+from rankscope.training.recipe import Adam, Recipe, TimedCosine
 
-# Of the source: Adam at 1e-3, batches of 128, no weight decay, 50 epochs for each stage.
-SOURCE_RECIPE = Recipe(epochs=50, batch_size=128, learning_rate=1e-3, optimizer=Adam())
+# Of the source: Adam at 1e-3, batches of 128, no weight decay, 50 epochs for each stage. It trains
+# at one rate; in minutes instead of days a rate that falls to 0 ends much nearer to its goal.
+SOURCE_RECIPE = Recipe(
+    epochs=50, batch_size=128, learning_rate=1e-3, optimizer=Adam(), schedule=TimedCosine()
+)
 
 
 class Protocol(StrEnum):

@@ -19,6 +19,17 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.layers.formats.format import WeightShape as WeightShape
     from rankscope.layers.formats.format import Window as Window
     from rankscope.layers.linear import FactorizedLinear as FactorizedLinear
+    from rankscope.layers.norm_preserving.householder import (
+        HouseholderActivation as HouseholderActivation,
+    )
+    from rankscope.layers.norm_preserving.last_layer import NormalizedLinear as NormalizedLinear
+    from rankscope.layers.norm_preserving.linear import OrthogonalLinear as OrthogonalLinear
+    from rankscope.layers.norm_preserving.pooling import NormPreservingPool as NormPreservingPool
+    from rankscope.layers.norm_preserving.scaling import InputScaling as InputScaling
+    from rankscope.layers.norm_preserving.skips import ConcatenativeSkip as ConcatenativeSkip
+    from rankscope.layers.norm_preserving.skips import ConvexSkip as ConvexSkip
+    from rankscope.layers.norm_preserving.sorting import GroupSort as GroupSort
+    from rankscope.layers.norm_preserving.sorting import MaxMin as MaxMin
     from rankscope.layers.orthogonal.convolution import OrthogonalConv1d as OrthogonalConv1d
     from rankscope.layers.orthogonal.convolution import OrthogonalConv2d as OrthogonalConv2d
     from rankscope.layers.orthogonal.convolution import (
@@ -43,6 +54,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
 _HOMES = {
     "CPAttention": "cp_attention",
     "Cayley": "orthogonal.parametrizations",
+    "ConcatenativeSkip": "norm_preserving.skips",
+    "ConvexSkip": "norm_preserving.skips",
     "FORMATS": "formats.catalogue",
     "FactorizedConv1d": "convolution",
     "FactorizedConv2d": "convolution",
@@ -52,13 +65,20 @@ _HOMES = {
     "FactorizedLinear": "linear",
     "FactorizedMultiheadAttention": "attention",
     "Format": "formats.format",
+    "GroupSort": "norm_preserving.sorting",
     "Householder": "orthogonal.parametrizations",
+    "HouseholderActivation": "norm_preserving.householder",
     "Identity": "orthogonal.initialization",
+    "InputScaling": "norm_preserving.scaling",
     "MatrixExponential": "orthogonal.parametrizations",
+    "MaxMin": "norm_preserving.sorting",
+    "NormPreservingPool": "norm_preserving.pooling",
+    "NormalizedLinear": "norm_preserving.last_layer",
     "OrthogonalConv1d": "orthogonal.convolution",
     "OrthogonalConv2d": "orthogonal.convolution",
     "OrthogonalConvTranspose1d": "orthogonal.convolution",
     "OrthogonalConvTranspose2d": "orthogonal.convolution",
+    "OrthogonalLinear": "norm_preserving.linear",
     "ParaunitaryFactors": "orthogonal.factoring",
     "Path": "paths",
     "Permutation": "orthogonal.initialization",

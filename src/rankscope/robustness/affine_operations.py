@@ -41,13 +41,19 @@ LINEAR_MODULES = (
     FactorizedConv1d,
     FactorizedConv2d,
 )
-_SELECTIONS = "chunk split tensor_split split_with_sizes narrow getitem select unbind".split()
-_AVERAGES = (
-    "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as permute transpose t T mT "
-    "movedim swapaxes contiguous clone to float double type_as dropout dropout2d roll flip pad "
-    "pixel_shuffle pixel_unshuffle channel_shuffle avg_pool1d avg_pool2d adaptive_avg_pool1d "
-    "adaptive_avg_pool2d mean sum"
-).split()
+_SELECTIONS = (
+    *("chunk", "split", "tensor_split", "split_with_sizes"),
+    *("narrow", "getitem", "select", "unbind"),
+)
+_MOVES = (
+    *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"),
+    *("permute", "transpose", "t", "T", "mT", "movedim", "swapaxes", "roll", "flip", "pad"),
+    *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
+    *("contiguous", "clone", "to", "float", "double", "type_as", "dropout", "dropout2d"),
+)
+_MEANS = (
+    *("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "mean", "sum"),
+)
 _BUILT = 1 + 1e-6
 _ROUNDING = 1 + 1e-12  # of a sum of float64 numbers of one sign
 
@@ -61,11 +67,9 @@ def argument(operation: Operation, place: int, name: str, default: Any = None) -
 
 def read_module(operation: Operation) -> Meaning:
     """A layer taken whole: its norm on inputs of the size that it gets."""
-    module = operation.module
-    if module is None:
-        raise operation.refuse("it is no module")
+    assert operation.module is not None  # every kind that is read here is a class of modules
     (value,) = operation.inputs
-    layer = plain_form(module)
+    layer = plain_form(operation.module)
     return Meaning(
         "operator norm, measured",
         lambda: (_norm(operation, layer, value.shape),),
@@ -110,9 +114,7 @@ def read_matmul(operation: Operation) -> Meaning:
     return _matrix(operation, second.T)
 
 
-def _matrix(operation: Operation, weight: Tensor | Value) -> Meaning:
-    if isinstance(weight, Value):
-        raise operation.refuse("both factors depend on the input, so that nothing bounds it")
+def _matrix(operation: Operation, weight: Tensor) -> Meaning:
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False).to(weight)
     layer.weight = nn.Parameter(weight, requires_grad=False)
     return Meaning(
@@ -125,8 +127,6 @@ def _matrix(operation: Operation, weight: Tensor | Value) -> Meaning:
 def read_convolution(operation: Operation) -> Meaning:
     """A convolution written as a function, with a fixed kernel."""
     weight = argument(operation, 1, "weight")
-    if isinstance(weight, Value):
-        raise operation.refuse("its kernel depends on the input, so that nothing bounds it")
     places = {"stride": (3, 1), "padding": (4, 0), "dilation": (5, 1), "groups": (6, 1)}
     settings = {name: argument(operation, at, name, usual) for name, (at, usual) in places.items()}
     layer = (nn.Conv1d if weight.ndim == 3 else nn.Conv2d)(
@@ -146,12 +146,8 @@ def read_convolution(operation: Operation) -> Meaning:
 
 def read_batch_norm(operation: Operation) -> Meaning:
     """In inference mode a scale for each channel."""
-    mean, variance = argument(operation, 1, "running_mean"), argument(operation, 2, "running_var")
-    if argument(operation, 5, "training", default=False) or mean is None:
-        raise operation.refuse(
-            "it divides by the deviation of the batch itself, so that samples mix"
-        )
-    weight = argument(operation, 3, "weight")
+    # One that divides by the deviation of the batch itself mixes samples, and was never read.
+    variance, weight = argument(operation, 2, "running_var"), argument(operation, 3, "weight")
     scale = (variance.double() + argument(operation, 7, "eps", 1e-5)).rsqrt()
     scale = (scale if weight is None else scale * weight.double()).abs()
     axes = len(operation.output.shape) - 1
@@ -164,12 +160,9 @@ def read_batch_norm(operation: Operation) -> Meaning:
 
 def read_sum(operation: Operation) -> Meaning:
     """Sums and differences of values and fixed tensors."""
-    second = abs(float(argument(operation, 2, "alpha", 1)))
-    weights = [
-        weight
-        for weight, given in zip((1.0, second), operation.arguments[:2], strict=False)
-        if isinstance(given, Value)
-    ]
+    alpha = abs(float(operation.options.get("alpha", 1)))  # only ever given by name
+    terms = (argument(operation, 0, "input"), 1.0), (argument(operation, 1, "other"), alpha)
+    weights = [weight for given, weight in terms if isinstance(given, Value)]
     growth = (w * _repeats(operation, v) for w, v in zip(weights, operation.inputs, strict=True))
     size = operation.output.shape
     return Meaning(
@@ -217,9 +210,13 @@ def read_negation(operation: Operation) -> Meaning:
 def read_concatenation(operation: Operation) -> Meaning:
     """Values side by side."""
     count = len(operation.inputs)
-    if count != len(operation.arguments[0]):
-        raise operation.refuse("fixed tensors beside values are not read; pad with zeros")
     return Meaning("side by side", fixed(*[1.0] * count), Affine(operation.run), is_joint=True)
+
+
+def read_constant(operation: Operation) -> Meaning:
+    """A tensor made in the shape of a value, whatever its numbers are."""
+    del operation
+    return Meaning("fixed", fixed(0.0), Affine(torch.zeros_like))
 
 
 def read_average(operation: Operation) -> Meaning:
@@ -248,7 +245,8 @@ def _row_and_column_sums(operation: Operation) -> float:
 
 AFFINE: dict[str, Callable[[Operation], Meaning]] = {
     **{module.__name__: read_module for module in LINEAR_MODULES},
-    **dict.fromkeys((*_AVERAGES, *_SELECTIONS), read_average),
+    **dict.fromkeys((*_SELECTIONS, *_MOVES, *_MEANS), read_average),
+    **dict.fromkeys(("zeros_like", "ones_like"), read_constant),
     **dict.fromkeys(("add", "sub"), read_sum),
     **dict.fromkeys(("mul", "div"), read_scaling),
     **dict.fromkeys(("neg", "rsub"), read_negation),

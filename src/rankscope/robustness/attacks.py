@@ -62,7 +62,7 @@ class Attacked:
     @property
     def accuracy(self) -> float:
         """The share of samples that keep their label."""
-        return 1 - float(self.is_broken.double().mean())
+        return float((~self.is_broken).double().mean())
 
 
 class Target:
@@ -80,7 +80,7 @@ class Target:
     @property
     def standing(self) -> Tensor:
         """The samples that still have their label, by number."""
-        return (~self.is_broken).nonzero().flatten()
+        return torch.nonzero(~self.is_broken).flatten()
 
     def try_points(self, chosen: Tensor, points: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor]:
         """The loss of points and its gradients; those that break a sample are kept.
@@ -90,7 +90,8 @@ class Target:
             points: within the threat, or they do not count.
             loss: to be raised.
         """
-        points = points.detach().requires_grad_(requires_grad=True)
+        points = points.detach().clone()
+        points.requires_grad = True
         with torch.enable_grad():
             outputs = self._model(points)
             values = loss(outputs, self.labels[chosen])

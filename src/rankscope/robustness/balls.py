@@ -33,12 +33,20 @@ class Ball:
 
     def smallest(self, weights: Tensor) -> Tensor:
         """A lower bound on weights · input, for weights (batch, rows, …): (batch, rows)."""
-        axes = self.centres.ndim - 1
-        lower, upper = (bound[:, None] for bound in self.box())
-        over = tuple(range(2, 2 + axes))
-        in_box = (weights.clamp(min=0) * lower + weights.clamp(max=0) * upper).sum(dim=over)
+        in_box = smallest_product(weights, self.box())
         if isinstance(self.norm, Linf):
             return in_box
-        middle = (weights * self.centres[:, None]).sum(dim=over)
-        in_ball = middle - self.radius * self.norm.dual_lengths(weights, axes=axes)
-        return torch.maximum(in_box, in_ball)
+        reach = self.radius * self.norm.dual_lengths(weights, axes=self.centres.ndim - 1)
+        return torch.maximum(in_box, products(weights, self.centres) - reach)
+
+
+def products(weights: Tensor, values: Tensor) -> Tensor:
+    """Weights (batch or 1, rows, …) times values (batch or 1, …): (batch, rows)."""
+    found: Tensor = weights.flatten(2) @ values.flatten(1)[:, :, None]
+    return found[:, :, 0]
+
+
+def smallest_product(weights: Tensor, box: tuple[Tensor, Tensor]) -> Tensor:
+    """The smallest that weights · values can be, for values between two bounds, (batch, rows)."""
+    lower, upper = box
+    return products(weights.clamp(min=0), lower) + products(weights.clamp(max=0), upper)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from rankscope.compression.modes import inference
 from rankscope.errors import RobustnessError
-from rankscope.robustness.attacks import Attack, Threat, attack as carry_out, require_pixels
+from rankscope.robustness.attacks import Attack, Threat, require_pixels
+from rankscope.robustness.attacks import attack as carry_out
 from rankscope.robustness.lipschitz import require_finite
 from rankscope.robustness.margins import require_labels
 from rankscope.robustness.methods import Lipschitz, Method, Samples
@@ -136,10 +137,10 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
     ]
     is_broken = torch.stack(found).cummax(dim=0).values
     _require_consistent(holds, is_broken, ordered, model=type(model).__name__)
-    shares = zip(ordered, holds.double().mean(dim=1), is_broken.double().mean(dim=1), strict=True)
+    shares = zip(ordered, _shares(holds), _shares(~is_broken), strict=True)
     return Certification(
         float(is_right.double().mean()),
-        tuple(CertifiedRadius(r, float(proved), 1 - float(lost)) for r, proved, lost in shares),
+        tuple(CertifiedRadius(*row) for row in shares),
         norm.name,
         method.name,
         repr(attack),
@@ -149,9 +150,13 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
     )
 
 
+def _shares(rows: Tensor) -> list[float]:
+    return [float(row.double().mean()) for row in rows]
+
+
 def _run(model: nn.Module, inputs: Tensor, labels: Tensor) -> Samples:
     with torch.no_grad(), inference(model):
-        outputs = torch.cat([model(batch) for batch in inputs.split(_BATCH_SIZE)])
+        outputs = torch.cat([model(batch) for batch in torch.split(inputs, _BATCH_SIZE)])
     require_labels(outputs, labels)
     return Samples(inputs, labels, outputs)
 

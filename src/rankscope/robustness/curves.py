@@ -17,7 +17,6 @@ from rankscope.robustness.meaning import (
     Unshaped,
     fixed,
 )
-from rankscope.robustness.recording import Value
 
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 # Steepest at √2: Φ(√2) + √2 φ(√2). Of the others, found where the second derivative is zero, and
@@ -39,7 +38,7 @@ _CURVES: dict[str, tuple[float, Form]] = {
     "tanh": (1.0, Increasing()),
     "sigmoid": (0.25, Increasing()),
     "hardsigmoid": (1 / 6, Increasing()),
-    "logsigmoid": (1.0, Increasing()),
+    "log_sigmoid": (1.0, Increasing()),
     "softsign": (1.0, Increasing()),
     "softshrink": (1.0, Increasing()),
     "tanhshrink": (1.0, Increasing()),
@@ -58,7 +57,8 @@ _CURVES: dict[str, tuple[float, Form]] = {
 
 
 def _read_curve(operation: Operation) -> Meaning:
-    (_,) = operation.inputs
+    if len(operation.inputs) != 1:
+        raise operation.refuse("its limits depend on the input, so that its slope is not known")
     constant, form = _CURVES[operation.kind]
     return Meaning("steepest slope", fixed(constant), form)
 
@@ -73,10 +73,7 @@ def _read_leaky(operation: Operation) -> Meaning:
 
 
 def _read_prelu(operation: Operation) -> Meaning:
-    weight = argument(operation, 1, "weight")
-    if isinstance(weight, Value):
-        raise operation.refuse("its slope depends on the input, so that nothing bounds it")
-    slopes = [float(slope) for slope in weight.flatten()]
+    slopes = [float(slope) for slope in argument(operation, 1, "weight").flatten()]
     return max((_two_slopes(slope) for slope in (*slopes, 1.0)), key=_preference)
 
 

@@ -84,7 +84,11 @@ class Graph:
 
 
 def read_graph(
-    model: nn.Module, input_shape: tuple[int, ...], *, wholes: tuple[type[nn.Module], ...] = ()
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    *,
+    wholes: tuple[type[nn.Module], ...] = (),
+    dtype: torch.dtype | None = None,
 ) -> Graph:
     """Read what a model does in inference mode; the model itself stays untouched.
 
@@ -92,6 +96,7 @@ def read_graph(
         model: takes one batch and gives one batch, without mixing samples.
         input_shape: of one sample.
         wholes: classes of modules that are one operation each, and not looked into.
+        dtype: of the inputs; None for that of the model's parameters.
 
     Raises:
         UnsupportedModuleError: if it cannot be read: it looks at numbers, takes samples together,
@@ -103,23 +108,22 @@ def read_graph(
     like = next((p for p in twin.parameters() if p.is_floating_point()), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
     batches = [
-        torch.rand(size, *input_shape, generator=generator).to(like)
+        torch.rand(size, *input_shape, generator=generator).to(like).to(dtype or like.dtype)
         for size in (_BATCH, _OTHER_BATCH)
     ]
     recorder = Recorder()
     _watch(twin, recorder, wholes)
     with torch.no_grad():
         try:
-            expected = torch.cat([plain(sample[None]) for sample in batches[1]])
             watched = recorder.start(batches[0])
-            result = twin(watched)
+            graph = _finished(recorder, watched.value, twin(watched))
+            expected = torch.cat([plain(sample[None]) for sample in batches[1]])
+        except UnsupportedModuleError:
+            raise
         except (RuntimeError, ValueError, TypeError) as error:
-            if isinstance(error, UnsupportedModuleError):
-                raise
             raise SizeError(
                 f"{type(model).__name__} cannot be run on inputs of shape {input_shape}: {error}"
             ) from error
-        graph = _finished(recorder, watched.value, result)
         _check(graph, batches[1], expected, type(model).__name__)
     return graph
 

@@ -12,7 +12,7 @@ from rankscope.robustness.meaning import Affine, ConvexCurve, Meaning, Unshaped
 from rankscope.robustness.norms import Linf, Norm
 from rankscope.robustness.recording import Value
 
-_MOST_ENTRIES = 2**23  # of weights on a value that are held at a time: 64 MiB
+_MOST_ENTRIES = 2**21  # of weights on a value that are held at a time: 16 MiB
 
 Box = tuple[Tensor, Tensor]
 
@@ -59,14 +59,27 @@ def propagate_intervals(
     """
     boxes = {graph.input: ball.box()}
     for count, operation in enumerate(graph.operations, start=1):
-        known = [boxes[value] for value in operation.inputs]
-        box = interval_step(operation, meanings[count - 1], known)
-        if operation.output in spreads:
-            middle = graph.until(count).run(ball.centres)
-            radius = ball.radius * spreads[operation.output]
-            box = torch.maximum(box[0], middle - radius), torch.minimum(box[1], middle + radius)
-        boxes[operation.output] = box
+        boxes[operation.output] = next_box(
+            graph.until(count), meanings[count - 1], ball, spreads, boxes
+        )
     return boxes
+
+
+def next_box(
+    graph: Graph,
+    meaning: Meaning,
+    ball: Ball,
+    spreads: Mapping[Value, Tensor],
+    boxes: Mapping[Value, Box],
+) -> Box:
+    """Bounds on a graph's output, from bounds on what goes into its last operation."""
+    last = graph.operations[-1]
+    lower, upper = interval_step(last, meaning, [boxes[value] for value in last.inputs])
+    if graph.output in spreads:
+        middle, radius = graph.run(ball.centres), ball.radius * spreads[graph.output]
+        lower, upper = torch.maximum(lower, middle - radius), torch.minimum(upper, middle + radius)
+    # Rounding may let two bounds on a fixed number cross.
+    return torch.minimum(lower, upper), torch.maximum(lower, upper)
 
 
 def unit_spreads(graph: Graph, meanings: tuple[Meaning, ...], norm: Norm) -> dict[Value, Tensor]:
@@ -96,9 +109,10 @@ def _unit_spread(graph: Graph, norm: Norm) -> Tensor:
     axes = len(graph.input.shape)
     every = torch.arange(math.prod(graph.output.shape))
     for _, rows in unit_rows(graph, every, count=1):
-        zeros = rows.new_zeros(rows.shape[1], *graph.input.shape)
-        (weights,) = torch.func.vjp(graph.run, zeros)[1](rows[0])
-        lengths.append(norm.dual_lengths(weights, axes=axes))
+        zeros = rows.new_zeros(1, *graph.input.shape)
+        pull_back = torch.func.vjp(graph.run, zeros)[1]
+        (weights,) = torch.func.vmap(pull_back, in_dims=1, out_dims=1)(rows)
+        lengths.append(norm.dual_lengths(weights[0], axes=axes))
     return torch.cat(lengths).reshape(graph.output.shape)
 
 
@@ -116,7 +130,7 @@ def unit_rows(graph: Graph, chosen: Tensor, *, count: int) -> Iterator[tuple[Ten
     values = (graph.input, *(operation.output for operation in graph.operations))
     largest = max(math.prod(value.shape) for value in values)
     size = math.prod(graph.output.shape)
-    for some in chosen.split(max(1, _MOST_ENTRIES // (largest * count))):
+    for some in torch.split(chosen, max(1, _MOST_ENTRIES // (largest * count))):
         rows = torch.zeros(len(some), size, dtype=torch.float64)
         rows[torch.arange(len(some)), some] = 1
         yield some, rows.reshape(1, len(some), *graph.output.shape)

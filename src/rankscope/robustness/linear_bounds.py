@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from rankscope.robustness.balls import Ball
+from rankscope.robustness.balls import Ball, products, smallest_product
 from rankscope.robustness.graph import Graph, Operation
-from rankscope.robustness.intervals import Box, interval_step, unit_rows
+from rankscope.robustness.intervals import Box, next_box, unit_rows
 from rankscope.robustness.meaning import Affine, ConvexCurve, Largest, Meaning
 from rankscope.robustness.recording import Value
 
@@ -52,7 +52,7 @@ def lower_bounds(
             continue
         given = weights.pop(operation.output)
         if not (through_curves or isinstance(meaning.form, Affine)):
-            constant = constant + _smallest(given, boxes[operation.output])
+            constant = constant + smallest_product(given, boxes[operation.output])
             continue
         known = [boxes[value] for value in operation.inputs]
         added, passed = _through(operation, meaning, given, known)
@@ -64,20 +64,15 @@ def lower_bounds(
     return constant + ball.smallest(weights[graph.input])
 
 
-def _smallest(weights: Tensor, box: Box) -> Tensor:
-    lower, upper = (bound[:, None] for bound in box)
-    entries = weights.clamp(min=0) * lower + weights.clamp(max=0) * upper
-    return entries.flatten(2).sum(dim=2)
-
-
 def _through(
     operation: Operation, meaning: Meaning, weights: Tensor, known: list[Box]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """A constant, and weights on the inputs, that together are below weights · output."""
     match meaning.form:
         case Affine():
-            zeros = [_zeros(weights, value) for value in operation.inputs]
-            return _along(operation, zeros, weights)
+            zeros = [weights.new_zeros(len(weights), *v.shape) for v in operation.inputs]
+            outputs, passed = _pulled_back(operation, zeros, weights)
+            return products(weights, outputs), passed
         case ConvexCurve():
             return _through_curve(operation, weights, known[0])
         case Largest():
@@ -88,22 +83,13 @@ def _through(
             )
 
 
-def _zeros(weights: Tensor, value: Value) -> Tensor:
-    return weights.new_zeros(weights.shape[0] * weights.shape[1], *value.shape)
-
-
-def _along(
+def _pulled_back(
     operation: Operation, points: list[Tensor], weights: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Weights · the tangent at points, (batch · rows, …) each."""
+    """Outputs at points, (batch, …), and weights times the derivative there."""
     outputs, pull_back = torch.func.vjp(operation.run, *points)[:2]
-    flat = weights.flatten(0, 1)
-    passed = pull_back(flat)
-    values = (flat * outputs).flatten(1).sum(dim=1)
-    for point, weight in zip(points, passed, strict=True):
-        values = values - (point * weight).flatten(1).sum(dim=1)
-    size = weights.shape[:2]
-    return values.view(size), tuple(weight.unflatten(0, size) for weight in passed)
+    passed: tuple[Tensor, ...] = torch.func.vmap(pull_back, in_dims=1, out_dims=1)(weights)
+    return outputs, passed
 
 
 def _through_curve(
@@ -113,34 +99,39 @@ def _through_curve(
     middle = (lower + upper) / 2
     outputs, pull_back = torch.func.vjp(operation.run, middle)[:2]
     (slope,) = pull_back(torch.ones_like(outputs))
-    height = outputs - slope * middle
     low, high = operation.run(lower), operation.run(upper)
     width = upper - lower
     chord = torch.where(width > 0, (high - low) / width.clamp(min=1e-300), slope)
     # Through the higher of both ends, as a quotient of tiny numbers may be off.
     above = torch.maximum(low - chord * lower, high - chord * upper)
-    positive, negative = weights.clamp(min=0), weights.clamp(max=0)
-    passed = positive * slope[:, None] + negative * chord[:, None]
-    added = (positive * height[:, None] + negative * above[:, None]).flatten(2).sum(dim=2)
-    return added, (passed,)
+    passed = weights * torch.where(weights > 0, slope[:, None], chord[:, None])
+    return smallest_product(weights, (outputs - slope * middle, above)), (passed,)
 
 
 def _through_largest(
     operation: Operation, weights: Tensor, known: list[Box]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    batch, rows = len(known[0][0]), weights.shape[1]
-    weights = weights.expand(batch, *weights.shape[1:])
-    middles = [((low + high) / 2).repeat_interleave(rows, dim=0) for low, high in known]
-    below, passed = _along(operation, middles, weights.clamp(min=0))
+    """Positive weights go along the tangent in the middle, negative ones meet the upper bounds."""
+    middles = [(low + high) / 2 for low, high in known]
+    weights = weights.expand(len(middles[0]), *weights.shape[1:])
+    outputs, passed = _pulled_back(operation, middles, weights.clamp(min=0))
     highest = operation.run(*(high for _, high in known))
-    above = (weights.clamp(max=0) * highest[:, None]).flatten(2).sum(dim=2)
-    return below + above, passed
+    added = smallest_product(weights, (outputs, highest))
+    for middle, weight in zip(middles, passed, strict=True):
+        added = added - products(weight, middle)
+    return added, passed
 
 
 def propagate_linear_bounds(
-    graph: Graph, meanings: tuple[Meaning, ...], ball: Ball
+    graph: Graph, meanings: tuple[Meaning, ...], ball: Ball, spreads: Mapping[Value, Tensor]
 ) -> dict[Value, Box]:
     """Bounds on every value; on what goes into curves the better of both propagations.
+
+    Args:
+        graph: of the model.
+        meanings: of its operations.
+        ball: around the samples.
+        spreads: from `unit_spreads`, or none.
 
     Raises:
         UnsupportedModuleError: if an operation is neither affine nor convex.
@@ -156,15 +147,14 @@ def propagate_linear_bounds(
         for form in (ConvexCurve, Largest)
     )
     for count, (operation, meaning) in enumerate(zip(graph.operations, meanings, strict=True), 1):
-        known = [boxes[value] for value in operation.inputs]
-        lower, upper = interval_step(operation, meaning, known)
+        part = graph.until(count)
+        lower, upper = next_box(part, meaning, ball, spreads, boxes)
         # Where both bounds are on one side of zero, curves are straight, and no better are needed.
         is_wanted = (lower < 0) & (upper > 0) & (operation.output in into_curves)
         is_wanted |= operation.output in into_largest
         chosen = is_wanted.any(dim=0).flatten().nonzero().flatten()
         boxes[operation.output] = lower, upper
         if isinstance(meaning.form, Affine) and len(chosen):
-            part = graph.until(count)
             boxes[operation.output] = _tighter(part, meanings[:count], ball, boxes, chosen)
     return boxes
 

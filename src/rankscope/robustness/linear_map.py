@@ -55,6 +55,15 @@ class ConvolutionMap:
     is_circular: bool
     is_adjoint: bool
 
+    def takes_every_place_once(
+        self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]
+    ) -> bool:
+        """Whether the layer's padding makes it a convolution on a circle as large as the image."""
+        wide, narrow = input_shape[1:], output_shape[1:]
+        if self.is_adjoint:
+            wide, narrow = narrow, wide
+        return all(n == m * s for n, m, s in zip(wide, narrow, self.stride, strict=True))
+
     def torus(self, sizes: tuple[int, ...]) -> Torus:
         """Where its blocks are to be looked at, for layers' inputs of these sizes.
 

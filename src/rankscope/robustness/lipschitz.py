@@ -164,10 +164,10 @@ def _reached(
 
 
 def _are_apart(inputs: Sequence[_Reach]) -> bool:
-    picked = [reach.picked.unique() for reach in inputs if reach.picked is not None]
+    picked = [torch.unique(reach.picked) for reach in inputs if reach.picked is not None]
     if len(picked) < len(inputs) or len({reach.base for reach in inputs}) > 1:
         return False
-    return len(torch.cat(picked).unique()) == sum(map(len, picked))
+    return len(torch.unique(torch.cat(picked))) == sum(map(len, picked))
 
 
 def _pairs(graph: Graph, value: float, constants: dict[Value, float]) -> Tensor | None:

@@ -3,12 +3,13 @@
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from rankscope.architectures.lipschitz.network import LipschitzNetwork
 from rankscope.errors import RobustnessError
 from rankscope.robustness.attacks import Threat
 from rankscope.robustness.balls import Ball
@@ -19,6 +20,7 @@ from rankscope.robustness.lipschitz import lipschitz_bound
 from rankscope.robustness.margins import certified_radii, other_classes, rounding
 from rankscope.robustness.meaning import Meaning
 from rankscope.robustness.operations import read_meanings
+from rankscope.robustness.recording import Value
 from rankscope.separation.measuring.progress import Progress, Report, ignore
 
 _BATCH_SIZE = 16
@@ -76,8 +78,9 @@ class Lipschitz(Method):
 
     Args:
         scale: by which inputs are multiplied before they reach the model.
-        declared: what the constant should be by construction. A model whose measured bound is
-            above it is refused: a weight is not what it should be.
+        declared: what the constant should be by construction, without the scale; None for what the
+            model itself says, if it is a `LipschitzNetwork`. A model whose measured bound is above
+            it is refused: a weight is not what it should be.
 
     Raises:
         RobustnessError: if the measured bound is above what was declared.
@@ -100,10 +103,13 @@ class Lipschitz(Method):
         del report
         shape = tuple(samples.inputs.shape[1:])
         bound = lipschitz_bound(model, shape, scale=self.scale)
-        if self.declared is not None and bound.value > self.declared * (1 + _DECLARED):
+        declared = self.declared
+        if declared is None and isinstance(model, LipschitzNetwork):
+            declared = model.lipschitz_constant
+        if declared is not None and bound.value > declared * self.scale * (1 + _DECLARED):
             steepest = max(bound.steps, key=lambda step: max(step.constants))
             raise RobustnessError(
-                f"{type(model).__name__} should have a Lipschitz constant of {self.declared:.6g}, "
+                f"{type(model).__name__} should have a Lipschitz constant of {declared:.6g}, "
                 f"but its weights bound it only by {bound.value:.6g}; the largest single constant "
                 f"is {max(steepest.constants):.6g}, of {steepest.name}."
             )
@@ -132,10 +138,15 @@ class Intervals(Method):
         return _prove_by_bounds(self, model, samples, threats, report)
 
     def bounds(
-        self, graph: Graph, meanings: tuple[Meaning, ...], ball: Ball, rows: Tensor
+        self,
+        graph: Graph,
+        meanings: tuple[Meaning, ...],
+        ball: Ball,
+        spreads: Mapping[Value, Tensor],
+        rows: Tensor,
     ) -> Tensor:
         """A lower bound on rows · output, (batch, rows)."""
-        boxes = propagate_intervals(graph, meanings, ball, unit_spreads(graph, meanings, ball.norm))
+        boxes = propagate_intervals(graph, meanings, ball, spreads)
         return lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False)
 
 
@@ -164,14 +175,16 @@ class LinearBounds(Method):
         return _prove_by_bounds(self, model, samples, threats, report)
 
     def bounds(
-        self, graph: Graph, meanings: tuple[Meaning, ...], ball: Ball, rows: Tensor
+        self,
+        graph: Graph,
+        meanings: tuple[Meaning, ...],
+        ball: Ball,
+        spreads: Mapping[Value, Tensor],
+        rows: Tensor,
     ) -> Tensor:
         """A lower bound on rows · output, (batch, rows)."""
-        boxes = (
-            propagate_intervals(graph, meanings, ball, unit_spreads(graph, meanings, ball.norm))
-            if self.inner_intervals
-            else propagate_linear_bounds(graph, meanings, ball)
-        )
+        propagate = propagate_intervals if self.inner_intervals else propagate_linear_bounds
+        boxes = propagate(graph, meanings, ball, spreads)
         return torch.maximum(
             lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False),
             lower_bounds(graph, meanings, ball, boxes, rows),
@@ -186,21 +199,23 @@ def _prove_by_bounds(
     report: Report,
 ) -> Proof:
     double = copy.deepcopy(model).double()
-    graph, meanings = read_meanings(double, tuple(samples.inputs.shape[1:]))
+    shape = tuple(samples.inputs.shape[1:])
+    graph, meanings = read_meanings(double, shape, dtype=torch.float64)
+    spreads = unit_spreads(graph, meanings, threats[0].norm)
     is_right = samples.outputs.argmax(dim=1) == samples.labels
     slack = rounding(samples.outputs)
     holds = torch.zeros(len(threats), len(samples.labels), dtype=torch.bool)
     batches = [
         (at, chosen)
         for at in range(len(threats))
-        for chosen in is_right.nonzero().flatten().split(_BATCH_SIZE)
+        for chosen in torch.split(is_right.nonzero().flatten(), _BATCH_SIZE)
     ]
     with torch.no_grad():
         for done, (at, chosen) in enumerate(batches, start=1):
             threat, labels = threats[at], samples.labels[chosen]
             ball = Ball(samples.inputs[chosen].double(), threat.radius, threat.norm, threat.pixels)
             rows = _margin_rows(samples.outputs[chosen], labels)
-            below = method.bounds(graph, meanings, ball, rows)
+            below = method.bounds(graph, meanings, ball, spreads, rows)
             holds[at, chosen] = (below > slack[chosen]).all(dim=1)
             report(Progress("certifying", done, len(batches)))
     return Proof(holds, None, ("inference mode", "bounds in float64", _ROUNDED))

@@ -59,10 +59,12 @@ class L2(Norm):
         return "l2"
 
     def lengths(self, changes: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(changes.flatten(1), dim=1)
+        lengths: Tensor = torch.linalg.vector_norm(changes.flatten(1), dim=1)
+        return lengths
 
     def dual_lengths(self, weights: Tensor, *, axes: int) -> Tensor:
-        return torch.linalg.vector_norm(weights, dim=tuple(range(-axes, 0)))
+        lengths: Tensor = torch.linalg.vector_norm(weights.flatten(-axes), dim=-1)
+        return lengths
 
     def steepest(self, gradients: Tensor) -> Tensor:
         lengths = self.lengths(gradients)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankscope.errors import SizeError, TooLargeError
+from rankscope.errors import SizeError, TooLargeError, UnsupportedModuleError
 from rankscope.layers.frequency_blocks import frequency_blocks
 from rankscope.robustness.linear_map import as_convolution, as_matrix, linear_part, plain_form
 
@@ -39,9 +39,9 @@ class OperatorNorm:
 def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNorm:
     r"""Bound the largest singular value of a linear layer on inputs of a given shape.
 
-    Small layers are written out as matrices. On a circle, convolutions are one small matrix for
-    each frequency. With zeros around the image the norm is at most that on a larger circle; a
-    power iteration shows from below how near that is.
+    On a circle, convolutions are one small matrix for each frequency. Other small layers are
+    written out as matrices. With zeros around the image the norm is at most that on a larger
+    circle; a power iteration shows from below how near that is.
 
     Args:
         module: Linear, a convolution, or one of their transposed, factorized or orthogonal forms.
@@ -54,7 +54,8 @@ def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNo
         4.0
 
     Raises:
-        UnsupportedModuleError: if the layer is of another kind.
+        UnsupportedModuleError: if the layer is of another kind, or too large to be written out and
+            pads periodically by another number than a circle needs.
         SizeError: if the layer does not take such inputs.
 
     Reference:
@@ -65,16 +66,23 @@ def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNo
         return _exact(torch.linalg.svdvals(module.weight.detach().double()), "all singular values")
     known = as_convolution(module)
     outputs = _output_shape(module, input_shape)
-    if math.prod(input_shape) * math.prod(outputs) <= MAX_ENTRIES:
+    is_on_a_circle = known.is_circular and known.takes_every_place_once(input_shape, outputs)
+    if not is_on_a_circle and math.prod(input_shape) * math.prod(outputs) <= MAX_ENTRIES:
         values = torch.linalg.svdvals(as_matrix(module, input_shape))
         return _exact(values, "all singular values")
+    if known.is_circular and not is_on_a_circle:
+        raise UnsupportedModuleError(
+            f"operator_norm: {type(module).__name__} pads periodically and gives the shape "
+            f"{outputs} for {input_shape} at stride {known.stride}, so that places count more than "
+            f"once or not at all; take the padding that gives the sizes over the stride."
+        )
     torus = known.torus(input_shape[1:])
     largest = max(
         float(torch.linalg.matrix_norm(blocks, 2).max())
         for blocks, _ in frequency_blocks(known.kernel, torus)
     )
     upper = largest * (1 + _rounding(known.kernel, torus.stride))
-    if known.is_circular:
+    if is_on_a_circle:
         return OperatorNorm(
             largest * (1 - _rounding(known.kernel, torus.stride)), upper, "circular"
         )
@@ -88,15 +96,16 @@ def operator_spectrum(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor
     Raises:
         UnsupportedModuleError: if the layer is of another kind.
         SizeError: if the layer does not take such inputs.
-        TooLargeError: if it pads with zeros and is too large to be written out.
+        TooLargeError: if it is no convolution on a circle, and too large to be written out.
     """
     module = plain_form(module)
     if isinstance(module, nn.Linear):
         values: Tensor = torch.linalg.svdvals(module.weight.detach().double())
         return values
     known = as_convolution(module)
-    entries = math.prod(input_shape) * math.prod(_output_shape(module, input_shape))
-    if known.is_circular:
+    outputs = _output_shape(module, input_shape)
+    entries = math.prod(input_shape) * math.prod(outputs)
+    if known.is_circular and known.takes_every_place_once(input_shape, outputs):
         pieces = [
             torch.linalg.svdvals(blocks).flatten(1).repeat_interleave(weights, dim=0).flatten()
             for blocks, weights in frequency_blocks(known.kernel, known.torus(input_shape[1:]))

@@ -7,7 +7,7 @@ shapes runs; code that looks at the numbers is refused.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,13 @@ from rankscope.errors import UnsupportedModuleError
 
 # What one may ask about a tensor without looking at its numbers.
 _QUESTIONS = frozenset(
-    "size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex len "
-    "element_size get_device storage_offset".split()
+    (
+        *("size", "dim", "ndimension", "numel", "nelement", "stride", "len", "element_size"),
+        *("is_contiguous", "is_floating_point", "is_complex", "get_device", "storage_offset"),
+    )
 )
+# With a fixed tensor first, they only look at the precision of the other.
+_TAKE_AFTER = ("to", "type_as")
 _SPELLINGS = {
     **dict.fromkeys(("iadd", "radd"), "add"),
     **dict.fromkeys(("isub", "subtract"), "sub"),
@@ -122,6 +126,8 @@ class Recorder:
     ) -> Any:
         plain = _lowered((given, dict(named)), lambda watched: watched.plain)
         result = call(*plain[0], **plain[1])
+        if kind in _TAKE_AFTER and not isinstance(given[0], Watched):
+            return result
         name = self._path if module is not None else f"{self._path}.{kind}".lstrip(".")
         known = _lowered((given, dict(named)), lambda watched: watched.value)
         if isinstance(result, Tensor):
@@ -151,7 +157,7 @@ class Recorder:
 
     def _watched(self, plain: Tensor) -> Watched:
         # Of memory of its own: reading `plain` again must not come back here.
-        found = cast("Watched", plain.detach().clone().as_subclass(Watched))
+        found = plain.detach().clone().as_subclass(Watched)
         found.plain, found.recorder = plain, self
         found.value = Value(self._count, tuple(plain.shape[1:]))
         self._count += 1

@@ -24,5 +24,7 @@ def test_deviations_that_do_not_fit_are_refused() -> None:
         InputScaling((0.0, 0.0), (1.0,))
     with pytest.raises(LayerError, match=r"each of 1 means, got \(0.0,\)"):
         InputScaling((0.0,), (0.0,))
+    with pytest.raises(LayerError, match=r"images \(batch, 2, .* got the shape \(1, 1, 4, 4\)"):
+        InputScaling((0.0, 0.0))(torch.zeros(1, 1, 4, 4))
     with pytest.raises(LayerError, match=r"each of 0 means, got \(\)"):
         InputScaling(())

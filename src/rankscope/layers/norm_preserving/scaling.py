@@ -20,7 +20,8 @@ class InputScaling(nn.Module):
         4.0
 
     Raises:
-        LayerError: if there are other deviations than means, or one is not above 0.
+        LayerError: if there are other deviations than means, or one is not above 0; or images
+            have other channels.
     """
 
     means: Tensor
@@ -44,4 +45,10 @@ class InputScaling(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, channels, rows, columns) to the same."""
+        if images.ndim != 4 or images.shape[1] != len(self.means):
+            # One channel would be taken for several, without a word.
+            raise LayerError(
+                f"InputScaling: wanted images (batch, {len(self.means)}, rows, columns), got the "
+                f"shape {tuple(images.shape)}."
+            )
         return (images - self.means) / self.deviations

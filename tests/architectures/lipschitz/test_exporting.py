@@ -1,0 +1,48 @@
+"""Networks of all parts go through PyTorch's compiler and exporter."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from rankscope.architectures.lipschitz.catalogue import LIPSCHITZ_NETWORKS
+
+_COMPILED = """
+import torch
+from torch import nn
+from rankscope.layers.norm_preserving.householder import HouseholderActivation
+from rankscope.layers.norm_preserving.last_layer import NormalizedLinear
+from rankscope.layers.norm_preserving.linear import OrthogonalLinear
+from rankscope.layers.norm_preserving.pooling import NormPreservingPool
+from rankscope.layers.norm_preserving.scaling import InputScaling
+from rankscope.layers.norm_preserving.skips import ConcatenativeSkip, ConvexSkip
+from rankscope.layers.norm_preserving.sorting import GroupSort, MaxMin
+
+model = nn.Sequential(
+    InputScaling((0.5,) * 4),
+    ConvexSkip(MaxMin()),
+    ConcatenativeSkip(GroupSort(2)),
+    NormPreservingPool(2),
+    nn.Flatten(),
+    OrthogonalLinear(16, 8),
+    HouseholderActivation(8),
+    NormalizedLinear(8, 3),
+).eval()
+images = torch.rand(2, 4, 4, 4)
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+torch.testing.assert_close(compiled(images), model(images))
+"""
+
+
+@pytest.mark.slow
+def test_all_parts_compile_as_one_graph() -> None:
+    # In a process of its own: the compiler cannot read the type checks of a test run.
+    subprocess.run([sys.executable, "-c", _COMPILED], check=True)
+
+
+@pytest.mark.slow
+def test_a_network_is_exported() -> None:
+    model, images = LIPSCHITZ_NETWORKS["lipschitz-digits"]().eval(), torch.rand(2, 1, 8, 8)
+    exported = torch.export.export(model, (images,)).module()
+    torch.testing.assert_close(exported(images), model(images))

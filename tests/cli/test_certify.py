@@ -1,0 +1,181 @@
+"""`rankscope certify` from the command line."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from rankscope.architectures.lipschitz.catalogue import LIPSCHITZ_NETWORKS
+from rankscope.cli import certify_inputs
+from rankscope.cli.main import main
+from rankscope.errors import OutputError, RequestError
+from rankscope.training.augmentation import Normalization
+from rankscope.training.batches import TensorData
+from rankscope.training.datasets import DataSet
+
+FACTORY = """
+import torch
+from torch import nn
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+"""
+
+
+@pytest.fixture
+def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    name = f"own_classifiers_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text(FACTORY, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return f"{name}:network"
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> str:
+    generator = torch.Generator().manual_seed(0)
+    tensors = {
+        "inputs": torch.rand(9, 6, generator=generator),
+        "labels": torch.randint(3, (9,), generator=generator),
+    }
+    save_file(tensors, tmp_path / "samples.safetensors")
+    return str(tmp_path / "samples.safetensors")
+
+
+def answer(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]:
+    code = main(["certify", *command, "--json"])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    document: dict[str, Any] = json.loads(captured.out)
+    return document
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    assert main(["certify", *command]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize(
+    "method", ["lipschitz", "intervals", "linear-bounds", "linear-bounds-fast"]
+)
+def test_a_model_of_ones_own_is_certified_by_every_method(
+    capsys: pytest.CaptureFixture[str], factory: str, labelled: str, norm: str, method: str
+) -> None:
+    options = ("--radius", "1/255", "--radius", "0.2", "--norm", norm, "--method", method)
+    found = answer(capsys, factory, "--data", labelled, *options, "--steps", "5")
+    assert [row["radius"] for row in found["radii"]] == [1 / 255, 0.2]
+    for row in found["radii"]:
+        assert row["certified"] <= row["attacked"] <= found["clean"]
+    assert (found["norm"], found["samples"]) == (norm, 9)
+    assert (found["lipschitz"] is None) == (method != "lipschitz")
+
+
+def test_people_get_a_table_and_files(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str, labelled: str
+) -> None:
+    folder = tmp_path / "new" / "folder"
+    command = ["certify", factory, "--data", labelled, "--samples", "4", "-o", str(folder)]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "of 4 samples; l2, lipschitz, Lipschitz constant <= " in printed
+    assert "0.1412" in printed  # 36/255, which is the first by default
+    assert "between certified and attacked" in printed
+    document = json.loads((folder / "certification.json").read_text(encoding="utf-8"))
+    assert len(document["radii"]) == 3
+    assert (folder / "certification.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_lipschitz_networks_take_weights_and_are_held_to_their_constant(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    network = LIPSCHITZ_NETWORKS["lipschitz-digits"]()
+    weights = tmp_path / "weights.safetensors"
+    save_file({k: v.contiguous() for k, v in network.state_dict().items()}, weights)
+    options = ("--data", "digits", "--samples", "5", "--radius", "0.001", "--steps", "3")
+    found = answer(capsys, "lipschitz-digits", "--weights", str(weights), *options)
+    assert found["lipschitz"] == pytest.approx(1.0, abs=1e-3)
+    assert "untrained; give its weights" in refusal(capsys, "lipschitz-digits", *options)
+
+
+def test_the_scaling_of_a_data_set_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A built-in network sees scaled pixels; radii are those of pixels in 0..1."""
+    pixels = torch.randint(256, (3, 1, 8, 8), dtype=torch.uint8)
+    test = TensorData(pixels, torch.tensor([0, 1, 2]), None, Normalization((0.5,), (0.25,)))
+    data = DataSet("digits", test, test, num_classes=10)
+    monkeypatch.setattr(certify_inputs, "load_data_set", lambda name, folder: data)
+    samples = certify_inputs.read_samples("digits", "digits", 2)
+    assert torch.equal(samples.inputs, pixels[:2].float() / 255)
+    network = certify_inputs.read_network("digits", None, "digits", samples)
+    assert isinstance(network, nn.Sequential)
+    with torch.no_grad():
+        batch = test.head(2).batches(2)[0].inputs
+        torch.testing.assert_close(network(samples.inputs), network[1](batch))
+
+
+def test_data_without_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlabelled = TensorData(torch.rand(3, 1, 8, 8))
+    data = DataSet("digits", unlabelled, unlabelled, num_classes=10)
+    monkeypatch.setattr(certify_inputs, "load_data_set", lambda name, folder: data)
+    with pytest.raises(RequestError, match="--data: digits has no labels"):
+        certify_inputs.read_samples("digits", "digits", None)
+
+
+def test_a_folder_holds_the_data_set_of_a_built_in_network(tmp_path: Path) -> None:
+    samples = certify_inputs.read_samples(str(tmp_path), "digits", 3)
+    assert samples.inputs.shape == (3, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--radius", "one"), "--radius takes a number or a quotient, got 'one'"),
+        (("--radius", "1/0"), "got '1/0'"),
+        (("--radius=-1",), "--radius takes 0 or more, got '-1'"),
+        (("--norm", "l1"), "--norm takes one of l2, linf, got 'l1'"),
+        (("--method", "magic"), "--method takes one of lipschitz, .*, got 'magic'"),
+        (("--pixels", "0"), "--pixels takes two numbers like 0,1, or any; got '0'"),
+        (("--pixels", "1,0"), "a smaller and a larger number, got '1,0'"),
+        (("--pixels", "0.5,0.6"), "Inputs must lie within 0.5 to 0.6"),
+    ],
+)
+def test_wrong_options_are_refused(
+    capsys: pytest.CaptureFixture[str],
+    factory: str,
+    labelled: str,
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    assert re.search(message, refusal(capsys, factory, "--data", labelled, *options))
+
+
+def test_data_that_do_not_fit_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str
+) -> None:
+    assert "got 'nothing' for" in refusal(capsys, factory, "--data", "nothing")
+    assert "built-in network, or a file" in refusal(capsys, factory, "--data", str(tmp_path))
+    save_file({"inputs": torch.rand(2, 6)}, tmp_path / "half.safetensors")
+    told = refusal(capsys, factory, "--data", str(tmp_path / "half.safetensors"))
+    assert "must hold 'inputs' and integer 'labels', got inputs (torch.float32)" in told
+
+
+def test_limits_can_be_given_up(
+    capsys: pytest.CaptureFixture[str], factory: str, labelled: str
+) -> None:
+    found = answer(capsys, factory, "--data", labelled, "--pixels", "any", "--radius", "0.1")
+    assert len(found["radii"]) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str, labelled: str
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    told = refusal(capsys, factory, "--data", labelled, "-o", str(tmp_path / "file" / "x"))
+    assert "Cannot make the folder" in told
+    assert OutputError.exit_code == 2

@@ -1,0 +1,70 @@
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from rankscope.constructions.dense import (
+    DenseLayer,
+    dense_layers,
+    evaluate,
+    rational,
+    relu_network,
+    require_finite,
+    require_shape,
+)
+from rankscope.errors import ConstructionError
+
+
+def test_a_network_rebuilt_from_its_layers_computes_the_same(generator: torch.Generator) -> None:
+    network = nn.Sequential(
+        nn.Sequential(nn.Linear(3, 5), nn.ReLU()), nn.Linear(5, 4, bias=False), nn.ReLU()
+    ).append(nn.Linear(4, 2))
+    points = torch.randn(7, 3, generator=generator).double()
+    rebuilt = relu_network(dense_layers(network))
+    torch.testing.assert_close(rebuilt(points), network.double()(points))
+    numpy.testing.assert_allclose(evaluate(rebuilt, points.numpy()), rebuilt(points).detach())
+
+
+def test_an_affine_map_after_another_is_their_composition() -> None:
+    draw = numpy.random.default_rng(0)
+    inner = DenseLayer(draw.standard_normal((4, 2)), draw.standard_normal(4))
+    outer = DenseLayer(draw.standard_normal((3, 4)), draw.standard_normal(3))
+    points = draw.standard_normal((5, 2))
+    numpy.testing.assert_allclose(outer.after(inner)(points), outer(inner(points)))
+
+
+def test_other_activations_are_refused_by_name() -> None:
+    with pytest.raises(ConstructionError, match=r"part 1 is a Tanh where a ReLU belongs"):
+        dense_layers(nn.Sequential(nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 1)))
+
+
+def test_a_network_that_ends_with_its_activation_is_refused() -> None:
+    with pytest.raises(ConstructionError, match=r"end with a Linear; this one has 2 parts"):
+        dense_layers(nn.Sequential(nn.Linear(1, 2), nn.ReLU()))
+
+
+def test_weights_that_are_not_finite_are_counted_and_refused() -> None:
+    layer = nn.Linear(2, 3)
+    with torch.no_grad():
+        layer.weight[1, 0] = torch.inf
+        layer.bias[2] = torch.nan
+    with pytest.raises(ConstructionError, match=r"2 of 9 in a 2 -> 3 layer are not"):
+        dense_layers(layer)
+
+
+def test_other_sizes_are_refused() -> None:
+    layers = dense_layers(nn.Linear(2, 3))
+    with pytest.raises(ConstructionError, match=r"someone needs .* R\^1 to R\^1, .* R\^2 to R\^3"):
+        require_shape("someone", layers, inputs=1, outputs=1)
+
+
+def test_the_first_number_that_is_not_finite_is_named() -> None:
+    with pytest.raises(
+        ConstructionError, match=r"someone: slopes must be finite, got nan at pos.* 1"
+    ):
+        require_finite("someone", points=1.0, slopes=numpy.array([0.0, numpy.nan]))
+
+
+def test_fractions_are_the_same_numbers() -> None:
+    values = numpy.random.default_rng(0).standard_normal((2, 3))
+    assert (rational(values).astype(float) == values).all()

@@ -1,0 +1,84 @@
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.constructions import interval_arithmetic as ia
+from rankscope.constructions.interval_arithmetic import Interval, Number
+from rankscope.errors import ConstructionError
+
+REALS = st.floats(-50, 50, allow_subnormal=False)
+
+
+def magnitude(number: Number) -> Number:
+    return number.__abs__()
+
+
+EXPRESSIONS: list[Callable[[Number], Number]] = [
+    ia.exp,
+    ia.sin,
+    ia.cos,
+    ia.tanh,
+    magnitude,
+    lambda x: ia.maximum(x, -x),
+    lambda x: x**2,
+    lambda x: x**3,
+    lambda x: (x * x + 1.0) ** -2,
+    lambda x: 1.0 / (x * x + 0.5) - x,
+    lambda x: 3 - x / 7.0,
+    lambda x: ia.sqrt(magnitude(x)) + ia.log(magnitude(x) + 1.0),
+    lambda x: ia.maximum(x, 1.0) * ia.minimum(x, 2.0),
+    lambda x: -x + numpy.array([2.0]) * x,
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+@settings(deadline=None, max_examples=40)
+@given(st.tuples(REALS, REALS), st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_an_interval_holds_the_values_of_all_its_points(
+    expression: Callable[[Number], Number], ends: tuple[float, float], shares: list[float]
+) -> None:
+    low, high = sorted(ends)
+    points = numpy.clip(low + numpy.array(shares) * (high - low), low, high)
+    found = expression(Interval.of(low, high))
+    assert isinstance(found, Interval)
+    values = numpy.asarray(expression(points), dtype=float)
+    # The values themselves are rounded.
+    slack = 1e-12 * (1 + numpy.abs(values))
+    assert (found.low - slack <= values).all()
+    assert (values <= found.high + slack).all()
+
+
+@settings(deadline=None)
+@given(REALS, REALS)
+def test_sums_and_products_are_rounded_outwards(first: float, second: float) -> None:
+    for found, true in (
+        (Interval.of(first, first) + second, Fraction(first) + Fraction(second)),
+        (Interval.of(first, first) * second, Fraction(first) * Fraction(second)),
+    ):
+        assert Fraction(float(found.low[0])) <= true <= Fraction(float(found.high[0]))
+
+
+def test_dividing_by_an_interval_with_zero_gives_everything() -> None:
+    found = 1.0 / Interval.of(-1.0, 1.0)
+    assert (found.low[0], found.high[0]) == (-numpy.inf, numpy.inf)
+
+
+def test_an_interval_that_goes_down_is_refused() -> None:
+    with pytest.raises(ConstructionError, match=r"got 2.0 and 1.0"):
+        Interval.of(2.0, 1.0)
+
+
+@pytest.mark.parametrize("function", [ia.log, ia.sqrt])
+def test_roots_and_logarithms_below_zero_are_refused(function: Callable[[Number], Number]) -> None:
+    with pytest.raises(ConstructionError, match=r"at least zero, got -1.0"):
+        function(Interval.of(-1.0, 1.0))
+
+
+def test_the_sine_of_everything_is_between_minus_one_and_one() -> None:
+    found = ia.sin(1.0 / Interval.of(-1.0, 1.0))
+    assert isinstance(found, Interval)
+    assert (found.low[0], found.high[0]) == (-1.0, 1.0)

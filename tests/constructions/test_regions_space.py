@@ -1,0 +1,88 @@
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.constructions.strategies import points_in_square, random_network, sampled_patterns
+
+from rankscope.constructions.box import Box
+from rankscope.constructions.dense import DenseLayer, evaluate, relu_network
+from rankscope.constructions.region_bounds import product_upper_bound, zaslavsky_upper_bound
+from rankscope.constructions.regions_line import regions_on_line
+from rankscope.constructions.regions_space import regions_in_space
+from rankscope.errors import ConstructionError, TooLargeError
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 10**6))
+def test_one_layer_in_general_position_has_zaslavskys_count(
+    inputs: int, width: int, seed: int
+) -> None:
+    found = regions_in_space(random_network(inputs, width, 1, seed=seed))
+    if found.smallest_margin > 1e-5:
+        bound = zaslavsky_upper_bound(num_inputs=inputs, width=width)
+        assert found.num_patterns == bound.value
+        assert found.num_unproved == 0
+        assert found.largest_rejected < 0 or found.num_patterns == 2**width
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 10**6))
+def test_a_line_is_a_space_of_one_dimension(widths: list[int], seed: int) -> None:
+    network = random_network(1, *widths, 1, seed=seed)
+    line, space = regions_on_line(network, exactly=True), regions_in_space(network)
+    if space.smallest_margin > 1e-6 and space.num_unproved == 0:
+        assert space.num_patterns == line.num_patterns
+        assert space.num_affine_pieces == line.num_affine_pieces
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.integers(1, 3), st.integers(0, 10**6))
+def test_every_pattern_of_a_dense_sample_is_found_once(width: int, seed: int) -> None:
+    network = random_network(3, width, width, 1, seed=seed)
+    found = regions_in_space(network, Box.of([-1.0] * 3, [1.0] * 3))
+    sampled = sampled_patterns(network, points_in_square(3000, inputs=3, seed=seed))
+    patterns = [region.pattern for region in found.regions]
+    assert sampled <= set(patterns)
+    assert len(set(patterns)) == len(patterns)
+    assert len(patterns) <= (product_upper_bound(num_inputs=3, widths=[width] * 2).value or 0)
+
+
+def test_each_region_carries_the_affine_map_of_the_network() -> None:
+    network = random_network(3, 4, 3, 2, seed=1)
+    for region in regions_in_space(network).regions:
+        plain = evaluate(network, region.centre[None, :])[0]
+        affine = region.weight.astype(float) @ region.centre + region.bias.astype(float)
+        numpy.testing.assert_allclose(affine, plain, atol=1e-9)
+
+
+def test_units_that_nothing_listens_to_and_constant_units_are_no_pieces() -> None:
+    hidden = DenseLayer(
+        numpy.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]),
+        numpy.array([0.0, 0.0, 1.0]),
+    )
+    deaf = relu_network([hidden, DenseLayer(numpy.array([[1.0, 0.0, 1.0]]), numpy.zeros(1))])
+    found = regions_in_space(deaf)
+    assert (found.num_patterns, found.num_affine_pieces) == (4, 2)
+    assert "proved in fractions" in str(found)
+
+
+def test_equal_functions_that_meet_in_an_edge_only_are_two_pieces() -> None:
+    # ReLU(x) ReLU-like product: zero on two opposite quadrants, which share no face.
+    hidden = DenseLayer(numpy.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), numpy.zeros(3))
+    second = DenseLayer(numpy.array([[-1.0, -1.0, 1.0]]), numpy.zeros(1))
+    corner = relu_network([hidden, second, DenseLayer(numpy.ones((1, 1)), numpy.zeros(1))])
+    # ReLU(ReLU(x + y) - ReLU(x) - ReLU(y)) is zero everywhere: one piece.
+    assert regions_in_space(corner).num_affine_pieces == 1
+    outer = relu_network([hidden, DenseLayer(-second.weight, second.bias)])
+    # Without the last ReLU it is zero on the quadrants x, y > 0 and x, y < 0 only.
+    assert regions_in_space(outer).num_affine_pieces == 6
+
+
+def test_a_box_of_another_dimension_is_refused() -> None:
+    with pytest.raises(ConstructionError, match=r"network has 2 inputs, the box 3"):
+        regions_in_space(random_network(2, 2, 1, seed=0), Box.unit(3))
+
+
+def test_too_many_regions_are_refused() -> None:
+    with pytest.raises(TooLargeError, match=r"over the limit of 3"):
+        regions_in_space(random_network(2, 4, 1, seed=0), max_regions=3)

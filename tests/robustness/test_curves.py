@@ -1,0 +1,117 @@
+"""Slopes and shapes of activations, against finite differences."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankscope.robustness.curves import CURVES
+from rankscope.robustness.lipschitz import lipschitz_bound
+from rankscope.robustness.meaning import ConvexCurve, Increasing, Largest, Meaning
+from rankscope.robustness.operations import read_meanings
+
+
+class Calls(nn.Module):
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        assert callable(self.function)
+        outputs: Tensor = self.function(inputs)
+        return outputs
+
+
+ACTIVATIONS = {
+    "relu": nn.ReLU(),
+    "abs": Calls(torch.abs),
+    "relu6": nn.ReLU6(),
+    "hardtanh": nn.Hardtanh(-0.5, 2.0),
+    "clamp": Calls(lambda x: x.clamp(min=-1)),
+    "clip": Calls(lambda x: torch.clip(x, max=1)),
+    "tanh": nn.Tanh(),
+    "sigmoid": nn.Sigmoid(),
+    "hardsigmoid": nn.Hardsigmoid(),
+    "log_sigmoid": nn.LogSigmoid(),
+    "softsign": nn.Softsign(),
+    "softshrink": nn.Softshrink(),
+    "tanhshrink": nn.Tanhshrink(),
+    "softplus": nn.Softplus(beta=2.0),
+    "atan": Calls(torch.atan),
+    "erf": Calls(torch.erf),
+    "selu": nn.SELU(),
+    "sin": Calls(torch.sin),
+    "cos": Calls(torch.cos),
+    "silu": nn.SiLU(),
+    "mish": nn.Mish(),
+    "hardswish": nn.Hardswish(),
+    "gelu": nn.GELU(),
+    "gelu by tanh": nn.GELU(approximate="tanh"),
+    "leaky_relu": nn.LeakyReLU(0.3),
+    "leaky_relu, steep": nn.LeakyReLU(3.0),
+    "leaky_relu, falling": nn.LeakyReLU(-2.0),
+    "prelu": nn.PReLU(init=0.25),
+    "prelu, steep": nn.PReLU(init=-1.5),
+    "elu": nn.ELU(2.0),
+    "elu, 1": nn.ELU(),
+    "celu": nn.CELU(2.0),
+}
+
+
+def meaning_of(model: nn.Module, shape: tuple[int, ...] = (3,)) -> Meaning:
+    _, (meaning,) = read_meanings(model, shape)
+    return meaning
+
+
+def on_a_line(model: nn.Module) -> tuple[Tensor, Tensor]:
+    points = torch.linspace(-12, 12, 240_001, dtype=torch.float64)
+    with torch.no_grad():
+        return points, model.double()(points[None])[0]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_steepest_slope_is_the_constant(name: str) -> None:
+    points, values = on_a_line(ACTIVATIONS[name])
+    slopes = (values.diff() / points.diff()).abs()
+    constant = lipschitz_bound(ACTIVATIONS[name], (3,)).value
+    assert 0.999 * constant <= float(slopes.max()) <= constant * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_shapes_are_what_they_say(name: str) -> None:
+    form = meaning_of(ACTIVATIONS[name]).form
+    points, values = on_a_line(ACTIVATIONS[name])
+    if isinstance(form, Increasing):
+        assert float(values.diff().min()) >= 0
+    if isinstance(form, ConvexCurve):
+        for side in (points <= 0, points >= 0):
+            slopes = values[side].diff() / points[side].diff()
+            assert float(slopes.max() - slopes.min()) < 1e-9
+        assert float(values.diff().diff().min()) > -1e-9
+        lowest = max(form.lowest, -12.0)
+        assert float(values.min()) == pytest.approx(float(values[(points - lowest).abs().argmin()]))
+
+
+def test_ordinary_networks_can_be_bounded_linearly() -> None:
+    for name in ("relu", "abs", "leaky_relu", "prelu"):
+        assert isinstance(meaning_of(ACTIVATIONS[name]).form, ConvexCurve), name
+    for pool in (nn.MaxPool2d(2), Calls(lambda x: x.amax(dim=2))):
+        assert isinstance(meaning_of(pool, (2, 4, 4)).form, Largest)
+
+
+def test_every_curve_in_the_table_is_tested_here() -> None:
+    single = set(CURVES) - {"softmax", "maximum", "minimum", "amax", "amin"}
+    single -= {"max_pool1d", "max_pool2d", "MaxMin", "GroupSort", "HouseholderActivation"}
+    assert single == {name.split(",")[0].split()[0] for name in ACTIVATIONS}
+
+
+def test_values_of_different_shapes_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"maximum \(maximum\): values of different shapes"):
+        lipschitz_bound(Calls(lambda x: torch.maximum(x, x[:, :1])), (3,))
+
+
+def test_softmax_is_half_as_steep_as_its_input() -> None:
+    model = nn.Softmax(dim=1).double()
+    point = torch.zeros(1, 2, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(model, point)  # type: ignore[no-untyped-call]
+    norm = float(torch.linalg.matrix_norm(jacobian.reshape(2, 2), 2))
+    assert norm == pytest.approx(lipschitz_bound(model, (2,)).value)

@@ -1,0 +1,118 @@
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rankscope.architectures.lipschitz.resnet9 import ResNet9
+from rankscope.architectures.models.residual import ResNet
+from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.robustness.graph import read_graph
+
+
+class Calls(nn.Module):
+    """A model made of one function."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, inputs: Tensor) -> object:
+        assert callable(self.function)
+        return self.function(self, inputs)
+
+
+def change_in_place(model: Calls, inputs: Tensor) -> Tensor:
+    hidden = model.linear(inputs)
+    hidden += 1
+    hidden.relu_()
+    hidden *= 2.0
+    outputs: Tensor = functional.relu(hidden, inplace=True)
+    return outputs
+
+
+def change_what_is_used_again(model: Calls, inputs: Tensor) -> Tensor:
+    hidden = model.linear(inputs)
+    view = hidden[:, :2]
+    view += 1
+    outputs: Tensor = hidden * 1.0
+    return outputs
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (ResNet(8, width=4), (3, 8, 8)),
+        (ResNet9(width=4, image=(3, 16, 16)), (3, 16, 16)),
+        (Calls(change_in_place), (4,)),
+        (nn.Sequential(nn.Flatten(), nn.Linear(6, 3), nn.ReLU(inplace=True)), (2, 3)),
+        (Calls(lambda _, x: x.view(x.shape[0], 2, -1).transpose(1, 2).mT.reshape(len(x), 4)), (4,)),
+        (Calls(lambda m, x: torch.cat([*m.linear(x).chunk(2, dim=1)], dim=1)), (4,)),
+    ],
+)
+def test_what_was_read_computes_what_the_model_computes(
+    model: nn.Module, shape: tuple[int, ...]
+) -> None:
+    graph = read_graph(model, shape)
+    inputs = torch.rand(5, *shape)
+    with torch.no_grad():
+        expected = copy.deepcopy(model).eval()(inputs)
+        torch.testing.assert_close(graph.run(inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_module_taken_whole_is_one_operation_and_names_are_paths() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), nn.Flatten())
+    names = [operation.name for operation in read_graph(model, (1, 5, 5)).operations]
+    assert names == ["0.0.conv2d", "0.1.relu", "1.flatten"]
+    whole = read_graph(model, (1, 5, 5), wholes=(nn.Conv2d,)).operations[0]
+    assert (whole.name, whole.kind) == ("0.0", "Conv2d")
+    assert isinstance(whole.module, nn.Conv2d)
+
+
+def test_the_model_and_its_mode_stay_as_they_are() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    before = copy.deepcopy(model.state_dict())
+    read_graph(model, (3,))
+    assert model.training
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert type(model[0]).forward == nn.Linear.forward
+    assert "forward" not in vars(model[0])
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_what_the_output_does_not_need_is_left_out() -> None:
+    graph = read_graph(Calls(lambda m, x: (m.linear(x).exp(), x + 1)[1]), (4,))
+    assert [operation.kind for operation in graph.operations] == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda m, x: x if x.sum(dim=1).allclose(x[:, 0]) else -x, "depends on the numbers"),
+        (lambda m, x: x.tolist(), "depends on the numbers"),
+        (
+            lambda m, x: x * float(x[0, 0]),
+            r"getitem .* makes a tensor of shape \(\) out of a batch",
+        ),
+        (lambda m, x: x - x.mean(dim=0), r"makes a tensor of shape \(4,\) out of a batch of 2"),
+        (lambda m, x: x - x.mean(dim=0, keepdim=True), r"shape \(1, 4\)"),
+        (lambda m, x: x + x.flip(0), "takes samples together"),
+        (lambda m, x: x + torch.rand_like(x), "is random"),
+        (lambda m, x: functional.dropout(x), "is random"),
+        (change_what_is_used_again, "changes in place"),
+        (lambda m, x: (x, x), "got tuple"),
+        (lambda m, x: torch.ones(2, 4), "got Tensor"),
+        (lambda m, x: x.expand(2, 4) + 0, "number of samples into its shapes: read with 2"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason(function: object, message: str) -> None:
+    with pytest.raises(UnsupportedModuleError, match=message):
+        read_graph(Calls(function), (4,))
+
+
+def test_inputs_of_another_shape_are_refused() -> None:
+    with pytest.raises(SizeError, match=r"Linear cannot be run on inputs of shape \(5,\): "):
+        read_graph(nn.Linear(4, 2), (5,))
