@@ -26,7 +26,7 @@ class Everything(nn.Module):
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.table = nn.Embedding(40, width)
+        self.table = nn.Embedding(40, width, padding_idx=3)
         block = nn.TransformerEncoderLayer(width, 2, 2 * width, batch_first=True)
         self.blocks = nn.TransformerEncoder(block, 1)
         self.lstm = nn.LSTM(width, width, batch_first=True)

@@ -84,8 +84,6 @@ def test_reasons_name_what_is_in_the_way() -> None:
     hooked, patched = nn.Linear(4, 4), nn.Linear(4, 4)
     hooked.register_forward_hook(lambda module, inputs, output: None)
     patched.__dict__["forward"] = torch.relu
-    padded = nn.Embedding(9, 4, padding_idx=2)
-    nn.init.ones_(padded.weight)
     table, head = nn.Embedding(9, 4), nn.Linear(4, 9)
     head.weight = table.weight
     model = nn.ModuleDict(
@@ -104,7 +102,6 @@ def test_reasons_name_what_is_in_the_way() -> None:
             "bilinear": nn.Bilinear(2, 3, 4),
             "subclass": Scaled(4, 4),
             "clipped": nn.Embedding(9, 4, max_norm=1.0, sparse=True),
-            "padded": padded,
             "complex": nn.Linear(4, 4, dtype=torch.complex64),
             "small": FactorizedLinear.from_dense(nn.Linear(8, 8), FORMATS["svd"], (2,)),
         }
@@ -123,7 +120,6 @@ def test_reasons_name_what_is_in_the_way() -> None:
         "bilinear": "unsupported class Bilinear",
         "subclass": "unsupported class Scaled",
         "clipped": "embedding with max_norm and sparse: not supported",
-        "padded": "embedding whose vector at padding_idx=2 is not zero: not supported",
         "complex": "weights that are not real floating-point numbers",
         "small": "already factorized",
     }

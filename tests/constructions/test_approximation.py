@@ -8,8 +8,8 @@ from torch import nn
 
 from rankscope.constructions.approximation import approximate_on_interval
 from rankscope.constructions.dense import Reals, evaluate
+from rankscope.constructions.hidden_layer import exact_values
 from rankscope.constructions.interval_arithmetic import exp, sin
-from rankscope.constructions.one_hidden_layer import exact_values
 from rankscope.constructions.targets import IntervalFunction, LipschitzFunction, Target
 from rankscope.errors import ConstructionError
 

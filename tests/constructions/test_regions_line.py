@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.constructions.strategies import piecewise_linear, random_network, sampled_patterns
 
 from rankscope.constructions.dense import DenseLayer, evaluate, relu_network
-from rankscope.constructions.one_hidden_layer import one_hidden_layer, read_piecewise_linear
+from rankscope.constructions.hidden_layer import one_hidden_layer, read_piecewise_linear
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
 from rankscope.constructions.region_bounds import product_upper_bound
 from rankscope.constructions.regions_line import regions_on_line

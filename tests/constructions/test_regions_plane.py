@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy
 import pytest
 import torch
@@ -37,6 +39,26 @@ def test_counts_agree_with_linear_programs_in_fractions(widths: list[int], seed:
         assert polyhedra.num_unproved == 0
         assert polygons.num_patterns == polyhedra.num_patterns
         assert polygons.num_affine_pieces == polyhedra.num_affine_pieces
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=2), st.integers(0, 10**6))
+def test_counts_agree_where_lines_meet_in_points_and_on_lines(widths: list[int], seed: int) -> None:
+    draw = numpy.random.default_rng(seed)
+    sizes = [2, *widths, 1]
+    layers = [
+        DenseLayer(
+            numpy.rint(draw.uniform(-2, 2, (outputs, inputs))),
+            numpy.rint(draw.uniform(-2, 2, outputs)),
+        )
+        for inputs, outputs in pairwise(sizes)
+    ]
+    box = Box.of([-3.0, -3.0], [3.0, 3.0])
+    network = relu_network(layers)
+    polygons, polyhedra = regions_in_plane(network, box), regions_in_space(network, box)
+    assert polyhedra.num_unproved == 0
+    assert polygons.num_patterns == polyhedra.num_patterns
+    assert polygons.num_affine_pieces == polyhedra.num_affine_pieces
 
 
 @settings(deadline=None, max_examples=20)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.constructions.strategies import piecewise_linear, random_network
 
 from rankscope.constructions.dense import evaluate
-from rankscope.constructions.one_hidden_layer import one_hidden_layer
+from rankscope.constructions.hidden_layer import one_hidden_layer
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
 from rankscope.constructions.regions_line import regions_on_line
 from rankscope.constructions.sawtooth import (

@@ -141,12 +141,17 @@ def test_settings_of_single_vectors_are_refused_by_name(
         FactorizedEmbedding.from_dense(embedding, FORMATS["svd"], (2,))
 
 
-def test_a_padding_vector_that_is_not_zero_is_refused() -> None:
-    embedding = nn.Embedding(30, 24, padding_idx=7)
+@FORMAT
+def test_a_padding_vector_that_is_not_zero_stays_what_it_is(format: Format) -> None:
+    dense = nn.Embedding(30, 24, padding_idx=7, dtype=torch.float64)
     with torch.no_grad():
-        embedding.weight[7, 2] = -0.5
-    with pytest.raises(LayerError, match=r"padding_idx=7 must be zero.*an entry of size 0\.5"):
-        FactorizedEmbedding.from_dense(embedding, FORMATS["svd"], (2,))
+        dense.weight[7] = 0.5
+    layer = FactorizedEmbedding.from_dense(dense, format, format.largest_ranks(SHAPE, 500) or (1,))
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1)
+    layer(NUMBERS).square().sum().backward()
+    optimizer.step()
+    assert bool((layer(torch.tensor(7)) == 0.5).all())
+    assert bool((layer.to_dense().weight[7] == 0.5).all())
 
 
 def test_a_format_that_cannot_look_up_rows_is_refused() -> None:

@@ -105,7 +105,7 @@ class Kitchen:
                 num_cores = len(format.core_shapes(site.shape, ranks))
                 total = math.hypot(error, noise * math.sqrt(num_cores))
                 costs = Costs(
-                    parameters=site.groups * format.num_parameters(site.shape, ranks) + site.bias,
+                    parameters=num_parameters(site, format, ranks),
                     flops=factorized_flops(site, format, ranks, task.calls),
                     bytes=num_bytes(site, format, ranks, bits),
                     seconds=time,
@@ -127,6 +127,12 @@ class Kitchen:
         return [float(time) for time in found]
 
 
+def num_parameters(site: Site, format: Format, ranks: Ranks) -> int:
+    """What the written site holds, with its biases and what is kept beside the cores."""
+    cores = site.groups * format.num_parameters(site.shape, ranks)
+    return cores + site.bias + site.beside
+
+
 def num_bytes(site: Site, format: Format, ranks: Ranks, bits: int | None) -> int:
     """What the state dict of the written site holds, scales of quantized numbers included."""
     size = site.weight.element_size()
@@ -136,7 +142,7 @@ def num_bytes(site: Site, format: Format, ranks: Ranks, bits: int | None) -> int
     else:
         stacked = [(site.groups * first, *rest) for first, *rest in shapes]
         cores = sum(quantized_bytes(sizes, bits, site.weight.dtype) for sizes in stacked)
-    return cores + size * site.bias
+    return cores + size * (site.bias + site.beside)
 
 
 def quantization_error(site: Site, bits: int) -> float:

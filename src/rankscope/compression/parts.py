@@ -13,12 +13,21 @@ PROJECTIONS = ("query", "key", "value")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One weight (groups, out_size, in_size, *kernel), and how many biases go with it."""
+    """One weight (groups, out_size, in_size, *kernel), and what goes with it.
+
+    Args:
+        name: of the weight in its module.
+        weight: a view.
+        bias: how many biases belong to it.
+        window: how its kernel moves.
+        beside: how many of its own numbers stay as they are beside the cores.
+    """
 
     name: str
     weight: Tensor
     bias: int
     window: Window = field(default_factory=Window)
+    beside: int = 0
 
 
 def parts_of(module: nn.Module) -> Iterator[Part]:
@@ -33,7 +42,9 @@ def parts_of(module: nn.Module) -> Iterator[Part]:
         case nn.Linear():
             yield Part("weight", module.weight.detach()[None], _size(module.bias))
         case nn.Embedding():
-            yield Part("weight", module.weight.detach()[None], 0)
+            # The vector of the padding is not to train, so that it is kept for itself.
+            beside = 0 if module.padding_idx is None else module.embedding_dim
+            yield Part("weight", module.weight.detach()[None], 0, beside=beside)
 
 
 def _size(bias: Tensor | None) -> int:

@@ -133,9 +133,6 @@ def _of_embedding(module: nn.Module) -> str | None:
     asked = [name for name, is_on in wishes.items() if is_on]
     if asked:
         return f"embedding with {' and '.join(asked)}: not supported"
-    padding = module.padding_idx
-    if padding is not None and bool(module.weight.detach()[padding].any()):
-        return f"embedding whose vector at padding_idx={padding} is not zero: not supported"
     return None
 
 

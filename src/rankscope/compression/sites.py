@@ -44,6 +44,7 @@ class Site:
         weight: (groups, out_size, in_size, *kernel), a view of the model's own.
         window: how its kernel moves; a matrix has none.
         bias: how many further parameters its row counts.
+        beside: how many of its own numbers stay as they are beside the cores.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Site:
     weight: Tensor
     window: Window
     bias: int
+    beside: int = 0
 
     @property
     def shape(self) -> WeightShape:
@@ -178,7 +180,8 @@ def _sites(name: str, module: nn.Module, leave: Sequence[str]) -> Iterator[Site 
     for part in parts:
         own_name = name if len(parts) == 1 else ".".join(filter(None, (name, part.name)))
         kind = type(module).__name__
-        site = Site(own_name, name, part.name, kind, part.weight, part.window, part.bias)
+        counts = part.bias, part.beside
+        site = Site(own_name, name, part.name, kind, part.weight, part.window, *counts)
         is_left = _matches(own_name, leave)
         yield site.left_alone(AS_ASKED) if is_left else site
 

@@ -7,8 +7,8 @@ import numpy
 from torch import nn
 
 from rankscope.constructions.dense import Reals, require_finite
+from rankscope.constructions.hidden_layer import exact_values, one_hidden_layer
 from rankscope.constructions.interval_arithmetic import Interval
-from rankscope.constructions.one_hidden_layer import exact_values, one_hidden_layer
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
 from rankscope.constructions.targets import Target
 from rankscope.errors import ConstructionError

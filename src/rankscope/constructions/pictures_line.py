@@ -16,7 +16,7 @@ from rankscope.constructions.figures import (
     THIRD,
     save_figure,
 )
-from rankscope.constructions.one_hidden_layer import one_hidden_layer
+from rankscope.constructions.hidden_layer import one_hidden_layer
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
 from rankscope.constructions.polynomial_activation import PolynomialBarrier
 from rankscope.constructions.sawtooth import sawtooth_function

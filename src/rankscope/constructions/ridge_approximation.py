@@ -9,7 +9,7 @@ from torch import nn
 from rankscope.constructions.box import Box
 from rankscope.constructions.dense import DenseLayer, Reals, dense_layers, relu_network
 from rankscope.constructions.exponential_fit import ExponentialSum, fit_exponentials, lattice
-from rankscope.constructions.one_hidden_layer import one_hidden_layer
+from rankscope.constructions.hidden_layer import one_hidden_layer
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
 from rankscope.constructions.targets import Target
 from rankscope.errors import ConstructionError, TooLargeError

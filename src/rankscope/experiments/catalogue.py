@@ -15,6 +15,8 @@ from rankscope.experiments.sequential_vs_end_to_end import (
     SEQUENTIAL_VS_END_TO_END,
     SEQUENTIAL_VS_END_TO_END_DIGITS,
 )
+from rankscope.experiments.teaching_regions import TRAINED_REGIONS
+from rankscope.experiments.teaching_sawtooth import SAWTOOTH_RIVALS
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -29,6 +31,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ORTHOGONALITY,
         LIPSCHITZ_DIGITS,
         LIPSCHITZ_CIFAR10,
+        SAWTOOTH_RIVALS,
+        TRAINED_REGIONS,
     )
 }
 

@@ -20,7 +20,7 @@ class FactorizedEmbedding(nn.Module):
         shape: of the table.
         format: how it is written.
         ranks: of the format.
-        padding_idx: number of the vector that stays zero and does not train.
+        padding_idx: number of a vector that is kept beside the cores and does not train.
 
     Example:
         >>> from rankscope.layers.formats.catalogue import FORMATS
@@ -47,6 +47,11 @@ class FactorizedEmbedding(nn.Module):
         self.format, self.ranks, self.shape = format, ranks, shape
         self.padding_idx = padding_idx
         self.cores = CoreStore(checked_cores(format, shape, ranks, cores))
+        first = next(iter(cores.values()))
+        padding = torch.zeros(shape.in_size, dtype=first.dtype, device=first.device)
+        self.padding_vector = (
+            None if padding_idx is None else nn.Parameter(padding, requires_grad=False)
+        )
         # A format that cannot look up rows is refused now, not when the layer is first used.
         device = next(iter(self.cores.parameters())).device
         self.forward(torch.zeros(1, dtype=torch.long, device=device))
@@ -58,8 +63,8 @@ class FactorizedEmbedding(nn.Module):
         """Decompose the table of a layer.
 
         Raises:
-            LayerError: if it has `max_norm`, `sparse` or `scale_grad_by_freq`, a vector at
-                `padding_idx` that is not zero, or if the format or the ranks do not fit.
+            LayerError: if it has `max_norm`, `sparse` or `scale_grad_by_freq`, or if the format or
+                the ranks do not fit.
             DecompositionError: if the table is not finite.
         """
         _check_settings(embedding)
@@ -68,6 +73,8 @@ class FactorizedEmbedding(nn.Module):
         format.check(shape, ranks)
         cores = format.decompose(table, ranks, seed=seed)
         layer = cls(cores, shape, format, ranks, padding_idx=embedding.padding_idx)
+        if layer.padding_vector is not None:
+            layer.padding_vector.copy_(table[layer.padding_idx])
         return layer.train(embedding.training)
 
     @property
@@ -83,15 +90,16 @@ class FactorizedEmbedding(nn.Module):
     def forward(self, numbers: Tensor) -> Tensor:
         """Numbers (...) to vectors (..., embedding_dim)."""
         vectors = self.format.rows(self.cores.tensors(), self.shape, numbers)
-        if self.padding_idx is None:
+        if self.padding_idx is None or self.padding_vector is None:
             return vectors
-        return vectors.masked_fill((numbers == self.padding_idx)[..., None], 0.0)
+        is_padding = (numbers == self.padding_idx)[..., None]
+        return torch.where(is_padding, self.padding_vector, vectors)
 
     def to_dense(self) -> nn.Embedding:
         """The table that it stands for, by one einsum over the cores."""
         table = self.format.to_dense(self.cores.tensors(), self.shape).detach().clone()
-        if self.padding_idx is not None:
-            table[self.padding_idx] = 0.0
+        if self.padding_vector is not None:
+            table[self.padding_idx] = self.padding_vector
         embedding = nn.Embedding(
             self.num_embeddings, self.embedding_dim, self.padding_idx, device="meta"
         )
@@ -132,11 +140,4 @@ def _check_settings(embedding: nn.Embedding) -> None:
             raise LayerError(
                 f"FactorizedEmbedding: {name}={getattr(embedding, name)} changes single vectors, "
                 f"which the cores share; only embeddings without it can be factorized."
-            )
-    if embedding.padding_idx is not None:
-        largest = float(embedding.weight.detach()[embedding.padding_idx].abs().max())
-        if largest > 0:
-            raise LayerError(
-                f"FactorizedEmbedding: the vector at padding_idx={embedding.padding_idx} must be "
-                f"zero, as it cannot be kept from training, but has an entry of size {largest}."
             )

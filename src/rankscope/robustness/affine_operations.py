@@ -21,7 +21,7 @@ from rankscope.layers.orthogonal.convolution import (
 from rankscope.robustness.graph import Operation
 from rankscope.robustness.linear_map import plain_form
 from rankscope.robustness.meaning import Affine, Meaning, fixed
-from rankscope.robustness.operator_norm import operator_norm
+from rankscope.robustness.operator_norms import operator_norm
 from rankscope.robustness.recording import Value
 
 _ORTHOGONAL = (

@@ -8,8 +8,8 @@ from rankscope.errors import SizeError, TooLargeError, UnsupportedModuleError
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.linear import FactorizedLinear
 from rankscope.layers.orthogonal.convolution import OrthogonalConv2d, OrthogonalConvTranspose2d
-from rankscope.robustness import operator_norm as module_under_test
-from rankscope.robustness.operator_norm import operator_norm, operator_spectrum
+from rankscope.robustness import operator_norms as module_under_test
+from rankscope.robustness.operator_norms import operator_norm, operator_spectrum
 
 
 def true_values(layer: nn.Module, shape: tuple[int, ...]) -> Tensor:

@@ -14,8 +14,8 @@ from rankscope.constructions.dense import (
     relu_network,
     require_shape,
 )
-from rankscope.constructions.fewest_units import MOST_SEARCHED, fewest_units
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
+from rankscope.constructions.unit_counts import MOST_SEARCHED, fewest_units
 from rankscope.errors import ConstructionError
 
 
