@@ -86,11 +86,8 @@ class FactorizedConv(nn.Module):
         path = self._path_for(inputs)
         if path is not Path.CHAIN:
             return self._convolve(inputs, self._weight(path))
-        outputs = self.format.apply(inputs, self.cores.tensors(), self.shape, self._window)
-        if self.bias is None:
-            return outputs
-        # In place: no step of a chain needs its outputs again for gradients.
-        return outputs.add_(self.bias.reshape(-1, *(1,) * order))
+        cores = self.cores.tensors()
+        return self.format.apply(inputs, cores, self.shape, self._window, self.bias)
 
     def to_dense(self) -> nn.Conv1d | nn.Conv2d:
         """The dense convolution with the rebuilt kernel."""

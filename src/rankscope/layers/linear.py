@@ -123,8 +123,8 @@ class FactorizedLinear(nn.Module):
         """(..., in_features) to (..., out_features)."""
         path = self._path_for(inputs)
         if path is Path.CHAIN:
-            outputs = self.format.apply(inputs, self.cores.tensors(), self.shape, _NO_WINDOW)
-            return outputs if self.bias is None else outputs + self.bias
+            cores = self.cores.tensors()
+            return self.format.apply(inputs, cores, self.shape, _NO_WINDOW, self.bias)
         return functional.linear(inputs, self._weight(path), self.bias)
 
     def to_dense(self) -> nn.Linear:

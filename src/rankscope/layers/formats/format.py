@@ -134,10 +134,18 @@ class Format(ABC):
         """The weight (out_size, in_size, *kernel) of one group, by one einsum over the cores."""
 
     @abstractmethod
-    def apply(self, inputs: Tensor, cores: Cores, shape: WeightShape, window: Window) -> Tensor:
-        """The outputs without a bias, core by core: the weight is never built.
+    def apply(
+        self,
+        inputs: Tensor,
+        cores: Cores,
+        shape: WeightShape,
+        window: Window,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """The outputs, core by core: the weight is never built.
 
-        Inputs are (..., in_size) for a matrix, (batch, groups * in_size, *positions) otherwise.
+        Inputs are (..., in_size) for a matrix, (batch, groups * in_size, *positions) otherwise. A
+        bias, one number for each output channel, is added by the last core where that is possible.
         """
 
     @abstractmethod

@@ -55,8 +55,15 @@ class Step:
     riding: str | None
     along: tuple[int, ...]
 
-    def convolve(self, state: Tensor, core: Tensor, window: Window, riding_size: int) -> Tensor:
-        """The next state (batch, channels, *positions)."""
+    def convolve(
+        self,
+        state: Tensor,
+        core: Tensor,
+        window: Window,
+        riding_size: int,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """The next state (batch, channels, *positions); the last step of a chain has no riding."""
         places = range(len(window.stride))
         sizes = dict(zip(self.kernel, core.shape[core.ndim - len(self.kernel) :], strict=True))
         outputs = math.prod(core.shape[: len(self.outputs)])
@@ -67,7 +74,7 @@ class Step:
         result = convolution(
             beside,
             weight,
-            None,
+            bias,
             [window.stride[p] if p in self.along else 1 for p in places],
             [window.padding[p] if p in self.along else 0 for p in places],
             [window.dilation[p] if p in self.along else 1 for p in places],
@@ -150,14 +157,24 @@ class PlainFormat(Format):
             taken, state = [], (*riding, *outputs)
         return steps
 
-    def apply(self, inputs: Tensor, cores: Cores, shape: WeightShape, window: Window) -> Tensor:
+    def apply(
+        self,
+        inputs: Tensor,
+        cores: Cores,
+        shape: WeightShape,
+        window: Window,
+        bias: Tensor | None = None,
+    ) -> Tensor:
         state = inputs
         # Finding the steps takes longer than running them on one small sample.
         tracing = torch.compiler.is_compiling()
-        for number, step in enumerate(self.steps(shape) if tracing else _steps(self, shape)):
+        steps = self.steps(shape) if tracing else _steps(self, shape)
+        for number, step in enumerate(steps):
             state = channels_last(state) if number else state
             riding_size = self._riding_size(step, cores, shape) if step.riding else 1
-            state = step.convolve(state, cores[step.core], window, riding_size)
+            # In the same pass over the outputs: adding it afterwards takes a third of the time.
+            added = bias if number == len(steps) - 1 else None
+            state = step.convolve(state, cores[step.core], window, riding_size, added)
         return state
 
     def multiplications(

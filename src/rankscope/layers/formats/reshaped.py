@@ -139,11 +139,18 @@ class ReshapedFormat(Format):
             state = after
         return steps
 
-    def apply(self, inputs: Tensor, cores: Cores, shape: WeightShape, window: Window) -> Tensor:
+    def apply(
+        self,
+        inputs: Tensor,
+        cores: Cores,
+        shape: WeightShape,
+        window: Window,
+        bias: Tensor | None = None,
+    ) -> Tensor:
         """See `Format.apply`; between the cores, tensors are larger than the inputs by a bond."""
         if not shape.kernel:
             rows = inputs.reshape(math.prod(inputs.shape[:-1]), shape.in_size, 1)
-            outputs = self.apply(rows, cores, replace(shape, kernel=(1,)), POINT)
+            outputs = self.apply(rows, cores, replace(shape, kernel=(1,)), POINT, bias)
             return outputs.reshape(*inputs.shape[:-1], shape.out_size)
         state = inputs if has_kernel(shape) else subsample(inputs, window)
         places: Sequence[int] = state.shape[2:]
@@ -157,7 +164,8 @@ class ReshapedFormat(Format):
                 state, places = step.convolve(state, core, window, places, shape.kernel)
             else:
                 state = torch.einsum(step.equation, state, core)
-        return state.reshape(inputs.shape[0], groups * shape.out_size, *places)
+        outputs = state.reshape(inputs.shape[0], groups * shape.out_size, *places)
+        return outputs if bias is None else outputs + bias.reshape(-1, *[1] * len(places))
 
     def multiplications(
         self, shape: WeightShape, ranks: Ranks, window: Window, input_sizes: Sequence[int]

@@ -61,10 +61,17 @@ class SVDFormat(PlainFormat):
         tail = tails(_matrix(weight))
         return [float(tail[rank]) for (rank,) in ladder]
 
-    def apply(self, inputs: Tensor, cores: Cores, shape: WeightShape, window: Window) -> Tensor:
+    def apply(
+        self,
+        inputs: Tensor,
+        cores: Cores,
+        shape: WeightShape,
+        window: Window,
+        bias: Tensor | None = None,
+    ) -> Tensor:
         if shape.kernel:
-            return super().apply(inputs, cores, shape, window)
-        return functional.linear(functional.linear(inputs, cores["right"]), cores["left"])
+            return super().apply(inputs, cores, shape, window, bias)
+        return functional.linear(functional.linear(inputs, cores["right"]), cores["left"], bias)
 
     def rows(self, cores: Cores, shape: WeightShape, numbers: Tensor) -> Tensor:
         return functional.embedding(numbers, cores["left"]) @ cores["right"]
