@@ -285,3 +285,11 @@ class Nosy(nn.Module):
 def test_outputs_of_another_shape_are_refused() -> None:
     with pytest.raises(CompressionError, match=r"outputs \(3, 16\) on the example, .* \(2, 16\)"):
         compress(Nosy(), 0.5, example=torch.randn(4, 16))
+
+
+def test_a_padding_vector_that_is_kept_beside_the_cores_is_counted() -> None:
+    model = nn.Sequential(nn.Embedding(60, 12, padding_idx=3))
+    small = compress(model, keep=0.5)
+    assert small.plan.rows[0].format == "svd"
+    assert small.plan.kept.parameters == sum(p.numel() for p in small.model.parameters())
+    assert small.plan.kept.bytes == state_bytes(small.model)
