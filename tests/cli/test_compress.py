@@ -58,6 +58,17 @@ def test_a_dry_run_prints_what_machines_read(capsys: pytest.CaptureFixture[str])
     assert layers["conv1"]["reason"].startswith("reads a single channel")
 
 
+def test_a_second_budget_is_met_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("digits", "--keep", "0.5", "--dry-run", "--formats", "svd")
+    found = answer(capsys, *options, "--also", "flops=0.3")
+    assert found["also"] == {"flops": 0.3}
+    assert found["kept"]["flops"] <= 0.3 * found["dense"]["flops"]
+    assert "--also takes a unit and a share, like latency=0.5, got 'flops'" in refusal(
+        capsys, *options, "--also", "flops"
+    )
+    assert "got 'seconds=0.5'" in refusal(capsys, *options, "--also", "seconds=0.5")
+
+
 def test_people_get_a_table_and_what_ratio_means(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compress", "digits", "--keep", "0.5", "--dry-run", "--formats", "svd"]) == 0
     printed = capsys.readouterr().out

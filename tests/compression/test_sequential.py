@@ -1,13 +1,17 @@
 """Stage by stage: what trains, what stays, and that an interrupted run goes on to the bit."""
 
 import copy
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from rankscope.compression.kept_outputs import keep_outputs
 from rankscope.compression.sequential import fit_stages
+from rankscope.compression.stages import input_of_stage, split_into_stages
 from rankscope.errors import CheckpointError, CompressionError, OutputError
 from rankscope.separation.measuring.progress import Progress
 from rankscope.training.batches import TensorData
@@ -169,3 +173,86 @@ def test_outputs_of_different_shapes_are_refused() -> None:
     other.layer2[0].padding = (1, 1)  # type: ignore[assignment]
     with pytest.raises(CompressionError, match=r"\(2, 6, 4, 4\) in the ref.*\(2, 6, 6, 6\) in"):
         fit_stages(reference, other, images(), stages=STAGES, recipe=RECIPE)
+
+
+def test_keeping_outputs_changes_only_the_order_of_the_samples() -> None:
+    recipe = replace(RECIPE, epochs=1, batch_size=24)  # one step: the order does not matter
+    found = []
+    for keep in (None, 24):
+        reference, damaged = pair()
+        fits = fit_stages(reference, damaged, images(), stages=STAGES, recipe=recipe, keep=keep)
+        assert [fit.keeping_seconds > 0 for fit in fits] == [True, True]
+        found.append(damaged)
+    for one, other in zip(found[0].parameters(), found[1].parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_an_interrupted_run_with_kept_outputs_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    reference, whole = pair()
+    run = partial(fit_stages, stages=STAGES, recipe=RECIPE, keep=16)
+    run(reference, whole, images())
+    _, broken = pair()
+    steps = 0
+
+    def stop(step: Progress) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 11:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(reference, broken, images(), folder=folder, progress=stop)
+    _, resumed = pair()
+    run(reference, resumed, images(), folder=folder)
+    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_kept_outputs_are_what_the_stages_are_given_and_should_give() -> None:
+    reference, damaged = pair()
+    data = images()
+    stage = split_into_stages(damaged, STAGES, data.inputs[:2])[1]
+    kept = keep_outputs((reference, damaged), stage, data, 10, seed=3, is_first=False)
+    batch = next(iter(data.epoch(0, 128, seed=3)))
+    reference.eval()
+    damaged.eval()
+    features = damaged.layer1(damaged.conv1(batch.inputs[:10]))
+    wanted = reference.layer2(reference.layer1(reference.conv1(batch.inputs[:10])))
+    torch.testing.assert_close(kept.inputs, features)
+    torch.testing.assert_close(kept.targets, wanted)
+
+
+def test_what_cannot_be_kept_is_said() -> None:
+    reference, damaged = pair()
+    data = images()
+    first, second = split_into_stages(damaged, STAGES, data.inputs[:2])
+    with pytest.raises(CompressionError, match="at least 1 sample to keep, got 0"):
+        keep_outputs((reference, damaged), second, data, 0, seed=0, is_first=False)
+    with pytest.raises(CompressionError, match=r"'layer1' also trains 2 .* such as 'conv1.weight'"):
+        keep_outputs((reference, damaged), first, data, 4, seed=0, is_first=False)
+    hasty = replace(RECIPE, max_seconds=1e-9)
+    with pytest.raises(CompressionError, match="were spent on keeping outputs"):
+        fit_stages(reference, damaged, data, stages=("layer2",), recipe=hasty, keep=4)
+
+
+class Recurrent(nn.Module):
+    """The second part is given two things."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.idle = nn.GRU(3, 4), nn.GRU(4, 4), nn.Linear(1, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs, state = self.first(inputs)
+        found: Tensor = self.second(outputs, state)[0]
+        return found
+
+
+def test_a_module_that_is_given_two_things_is_not_run_alone() -> None:
+    with pytest.raises(
+        CompressionError, match=r"'second' must be called with one tensor .* given 2"
+    ):
+        input_of_stage(Recurrent(), "second", torch.zeros(5, 2, 3))
+    with pytest.raises(CompressionError, match="'idle' is not reached"):
+        input_of_stage(Recurrent(), "idle", torch.zeros(5, 2, 3))

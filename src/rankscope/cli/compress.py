@@ -31,6 +31,10 @@ def run(
     by: Annotated[
         str, typer.Option(help="What keep counts: parameters, flops, bytes or latency.")
     ] = "parameters",
+    also: Annotated[
+        str | None,
+        typer.Option(metavar="latency=0.5", help="A second budget, to be met as well."),
+    ] = None,
     formats: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +76,7 @@ def run(
     """Choose a format and ranks for every weight, all under one budget, and write the model."""
     if output is None and not dry_run:
         raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
-    unit, chosen = _read_unit(by), _read_formats(formats)
+    unit, second, chosen = _read_unit(by), _read_also(also), _read_formats(formats)
     from rankscope.cli.compress_inputs import read_calibration, read_example, read_model
     from rankscope.compression.applying import carry_out
     from rankscope.compression.compressing import scoring_on
@@ -87,7 +91,7 @@ def run(
     with console.reporting("planning") as report:
         plan = plan_compression(
             network,
-            Budget(keep, unit) if tolerance is None else Tolerance(tolerance),
+            Budget(keep, unit, second) if tolerance is None else Tolerance(tolerance),
             formats=chosen,
             example=batch,
             scores=scoring,
@@ -132,6 +136,20 @@ def _read_unit(text: str) -> Any:
     if text not in units:
         raise RequestError(f"--by takes one of {', '.join(units)}, got {text!r}.")
     return units[text]
+
+
+def _read_also(text: str | None) -> Any:
+    from rankscope.compression.plan import Budget
+
+    if text is None:
+        return None
+    unit, _, share = text.partition("=")
+    try:
+        return Budget(float(share), _read_unit(unit))
+    except ValueError as error:
+        raise RequestError(
+            f"--also takes a unit and a share, like latency=0.5, got {text!r}."
+        ) from error
 
 
 def _read_formats(text: str | None) -> Any:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.compression.fine_tuning import Labels as Labels
     from rankscope.compression.fine_tuning import fine_tune as fine_tune
     from rankscope.compression.fisher import Fisher as Fisher
+    from rankscope.compression.folding import Folded as Folded
+    from rankscope.compression.folding import fold_normalizations as fold_normalizations
     from rankscope.compression.loading import load as load
     from rankscope.compression.plan import Budget as Budget
     from rankscope.compression.plan import Plan as Plan
@@ -39,6 +41,7 @@ _HOMES = {
     "CompressionReport": "report",
     "Distillation": "fine_tuning",
     "Fisher": "fisher",
+    "Folded": "folding",
     "Imitation": "fine_tuning",
     "Labels": "fine_tuning",
     "OnnxExporter": "exporters",
@@ -52,6 +55,7 @@ _HOMES = {
     "export": "exporting",
     "fine_tune": "fine_tuning",
     "fit_stages": "sequential",
+    "fold_normalizations": "folding",
     "load": "loading",
     "plan_compression": "planning",
     "report_on": "report",

@@ -29,9 +29,19 @@ def check_budget(budget: Budget, *, has_example: bool) -> None:
     """Refuse a share that is none, and a unit that cannot be counted.
 
     Raises:
-        CompressionError: if `keep` is not above 0 and at most 1, or flops or latency are asked for
-            without an example.
+        CompressionError: if `keep` is not above 0 and at most 1, flops or latency are asked for
+            without an example, or there are two budgets in one unit or more than two.
     """
+    units = [str(part.unit) for part in budget.parts]
+    if len(units) > 2 or len(set(units)) < len(units):
+        raise CompressionError(
+            f"Wanted at most 2 budgets, in different units, got {len(units)}: {', '.join(units)}."
+        )
+    for part in budget.parts:
+        _check_part(part, has_example=has_example)
+
+
+def _check_part(budget: Budget, *, has_example: bool) -> None:
     if not 0 < budget.keep <= 1:
         raise CompressionError(
             f"keep is the share of the model that stays, above 0 and at most 1, got {budget.keep}."

@@ -25,6 +25,7 @@ def compress(  # noqa: PLR0913 - one keyword for each thing that a plan depends 
     calibration: Iterable[Batch] | Scoring | None = None,
     *,
     by: Unit = Unit.PARAMETERS,
+    also: Budget | None = None,
     formats: Sequence[Format] | None = None,
     example: Batch | None = None,
     bits: Sequence[int] = (),
@@ -41,6 +42,7 @@ def compress(  # noqa: PLR0913 - one keyword for each thing that a plan depends 
         calibration: batches of real inputs; errors are then those of outputs on them. A scoring
             is taken as it is. Without, errors are those of the weights.
         by: what `keep` is a share of.
+        also: a second budget in another unit, such as `Budget(0.5, Unit.LATENCY)`.
         formats: see `plan_compression`.
         example: see `plan_compression`; without one, flops and latency are not known.
         bits: see `plan_compression`.
@@ -61,7 +63,7 @@ def compress(  # noqa: PLR0913 - one keyword for each thing that a plan depends 
     scoring = scoring_on(calibration)
     plan = plan_compression(
         model,
-        Budget(keep, by) if tolerance is None else Tolerance(tolerance),
+        Budget(keep, by, also) if tolerance is None else Tolerance(tolerance),
         formats=formats,
         example=example,
         scores=scoring,

@@ -28,10 +28,22 @@ class Budget:
 
     The total counts everything, also what cannot be compressed (biases, normalizations, heads that
     were left alone); only the share is a promise, and a plan never exceeds it.
+
+    Args:
+        keep: above 0 and at most 1.
+        unit: what is counted.
+        also: a second budget in another unit, to be met as well.
     """
 
     keep: float
     unit: Unit = Unit.PARAMETERS
+    also: "Budget | None" = None
+
+    @property
+    def parts(self) -> "tuple[Budget, ...]":
+        """Each of the budgets by itself."""
+        first = Budget(self.keep, self.unit)
+        return (first,) if self.also is None else (first, *self.also.parts)
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,7 @@ class Plan:
             "kept_parameters": self.kept.parameters,
             "keep": self.budget.keep,
             "by": str(self.budget.unit),
+            "also": {str(part.unit): part.keep for part in self.budget.parts[1:]},
             "dense": asdict(self.dense),
             "kept": asdict(self.kept),
             "scoring": self.scoring,

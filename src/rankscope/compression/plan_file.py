@@ -97,9 +97,7 @@ def _saved(document: dict[str, Any]) -> SavedPlan:
         rows=tuple(
             _record(Row, row, f"layers[{at}]") for at, row in enumerate(_list(document["layers"]))
         ),
-        budget=Budget(
-            _checked(document["keep"], float, "keep"), Unit(_checked(document["by"], str, "by"))
-        ),
+        budget=_budget(document),
         dense=_record(Costs, document["dense"], "dense"),
         kept=_record(Costs, document["kept"], "kept"),
         scoring=_checked(document["scoring"], str, "scoring"),
@@ -112,6 +110,18 @@ def _saved(document: dict[str, Any]) -> SavedPlan:
         _checked(weights["bytes"], int, "bytes"), _checked(weights["sha256"], str, "sha256")
     )
     return SavedPlan(plan, seal, _checked(document["built_in"], str | None, "built_in"))
+
+
+def _budget(document: dict[str, Any]) -> Budget:
+    others = document.get("also", {})  # plans written before there were second budgets have none
+    if not isinstance(others, dict) or len(others) > 1:
+        raise ValueError(f"also must be an object with at most 1 unit, got {_shown(others)}.")
+    second = [Budget(_checked(keep, float, "also"), Unit(unit)) for unit, keep in others.items()]
+    return Budget(
+        _checked(document["keep"], float, "keep"),
+        Unit(_checked(document["by"], str, "by")),
+        second[0] if second else None,
+    )
 
 
 def _record(kind: type[_Record], data: Any, place: str) -> _Record:

@@ -21,6 +21,7 @@ from rankscope.compression.scores import Batch, Scoring, Weights
 from rankscope.compression.sites import LeftAlone
 from rankscope.compression.solver import Choice, choose
 from rankscope.compression.survey import Survey, Wishes, survey
+from rankscope.compression.two_budgets import SecondBudget, choose_within_both
 from rankscope.errors import CompressionError
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format
@@ -84,7 +85,8 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         example=example,
         bits=tuple(bits),
         leave=tuple(leave),
-        measures_latency=isinstance(budget, Budget) and budget.unit is Unit.LATENCY,
+        measures_latency=isinstance(budget, Budget)
+        and Unit.LATENCY in [part.unit for part in budget.parts],
         num_steps=STEPS if isinstance(budget, Budget) else FINE_STEPS,
     )
     found = survey(model, wishes, report)
@@ -103,24 +105,70 @@ def _cheapest_within(menu: Menu, error: float) -> Candidate:
 
 
 def _chosen(found: Survey, budget: Budget) -> Choice:
-    unit = budget.unit
+    first, *others = (_Limited.of(found, part) for part in budget.parts)
+    for limited in (first, *others):
+        limited.check()
     lists = [
-        [Option(count(candidate.costs, unit), candidate.score) for candidate in menu.candidates]
-        for menu in found.menus
+        [
+            Option(cost, candidate.score)
+            for cost, candidate in zip(costs, menu.candidates, strict=True)
+        ]
+        for costs, menu in zip(first.costs, found.menus, strict=True)
     ]
-    total = count(found.dense, unit)
-    fixed = total - sum(options[0].cost for options in lists)
-    limit = allowance(budget, found.dense)
-    choice = choose(lists, limit - fixed)
+    if not others:
+        choice = choose(lists, first.limit)
+    else:
+        second = SecondBudget(others[0].costs, others[0].limit)
+        choice = choose_within_both(lists, first.limit, second)
     if choice is None:
-        smallest = fixed + sum(min(option.cost for option in options) for options in lists)
-        share = math.ceil(1e4 * smallest / total) / 1e4
+        shares = " and ".join(
+            f"{part.keep:g} of the {_spelled(part.unit)}" for part in budget.parts
+        )
         raise CompressionError(
-            f"keep={budget.keep:g} allows {limit:,} of {total:,} {_spelled(unit)}, but the "
-            f"smallest that can be reached is {smallest:,} (keep={share:g}): {fixed:,} belong to "
-            "what is left alone. Raise keep, or allow more formats or fewer bits."
+            f"No choice was found that keeps {shares} at once, though each can be met by itself. "
+            "Raise one of them, or allow more formats."
         )
     return choice
+
+
+@dataclass(frozen=True)
+class _Limited:
+    """What the candidates cost in the unit of a budget, and what is left for them."""
+
+    budget: Budget
+    costs: list[list[int]]
+    total: int
+    allowed: int
+
+    @classmethod
+    def of(cls, found: Survey, budget: Budget) -> "_Limited":
+        costs = [
+            [count(candidate.costs, budget.unit) for candidate in menu.candidates]
+            for menu in found.menus
+        ]
+        total = count(found.dense, budget.unit)
+        return cls(budget, costs, total, allowance(budget, found.dense))
+
+    @property
+    def fixed(self) -> int:
+        """What belongs to no candidate; the first of each list is dense."""
+        return self.total - sum(options[0] for options in self.costs)
+
+    @property
+    def limit(self) -> int:
+        return self.allowed - self.fixed
+
+    def check(self) -> None:
+        smallest = self.fixed + sum(map(min, self.costs))
+        if smallest <= self.allowed:
+            return
+        share = math.ceil(1e4 * smallest / self.total) / 1e4
+        raise CompressionError(
+            f"keep={self.budget.keep:g} allows {self.allowed:,} of {self.total:,} "
+            f"{_spelled(self.budget.unit)}, but the smallest that can be reached is {smallest:,} "
+            f"(keep={share:g}): {self.fixed:,} belong to what is left alone. Raise keep, or allow "
+            "more formats or fewer bits."
+        )
 
 
 def _spelled(unit: Unit) -> str:

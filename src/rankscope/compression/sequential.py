@@ -11,19 +11,21 @@ Reference:
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from rankscope.compression.kept_outputs import keep_outputs
 from rankscope.compression.modes import inference
 from rankscope.compression.stages import output_of_stage, split_into_stages
 from rankscope.errors import CheckpointError, CompressionError, OutputError
 from rankscope.files import write_atomically
 from rankscope.separation.measuring.progress import Progress, Report, ignore
 from rankscope.training.batches import Batch, TensorData
+from rankscope.training.clock import working_seconds
 from rankscope.training.history import History
 from rankscope.training.loop import Loss, fit
 from rankscope.training.recipe import Recipe
@@ -33,10 +35,11 @@ _MANIFEST = "stages.json"
 
 @dataclass(frozen=True)
 class StageFit:
-    """One stage that was fitted, and how its loss went."""
+    """One stage that was fitted, how its loss went, and the seconds that keeping outputs took."""
 
     stage: str
     history: History
+    keeping_seconds: float = 0.0
 
 
 def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
@@ -48,6 +51,7 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
     recipe: Recipe,
     folder: Path | None = None,
     progress: Report | None = None,
+    keep: int | None = None,
 ) -> tuple[StageFit, ...]:
     """Fit each stage of a compressed model, in place, to that of the uncompressed one.
 
@@ -64,6 +68,9 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
         recipe: of each stage.
         folder: where each stage keeps its checkpoint; the same call again goes on from there.
         progress: told of every step.
+        keep: for the first stage, and those that train nothing outside of their module, so many
+            samples are run once through what does not change, and kept in memory (see
+            `keep_outputs`); the recipe's seconds are also spent on that. None: nothing is kept.
 
     Raises:
         CompressionError: if a stage cannot be one, or its outputs differ in shape.
@@ -77,19 +84,66 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
         _claim(folder, reference, stages)
     finished = []
     for number, stage in enumerate(found, start=1):
+        began = working_seconds()
+        job = _Job(_difference(reference, stage.name), data, recipe)
+        is_first = number == 1
+        if keep is not None and (is_first or not stage.outside):
+            networks = (reference, compressed)
+            kept = keep_outputs(networks, stage, data, keep, seed=recipe.seed, is_first=is_first)
+            rest = _less(recipe, working_seconds() - began)
+            job = _Job(_kept_difference(stage.name, is_first=is_first), kept, rest)
+        keeping = working_seconds() - began
         with inference(reference):
             history = fit(
                 compressed,
-                _difference(reference, stage.name),
-                data,
-                recipe,
+                job.loss,
+                job.data,
+                job.recipe,
                 parameters=[part for part in stage.parameters.values() if part.requires_grad],
                 folder=None if folder is None else folder / f"stage {number}",
                 progress=_named(progress or ignore, stage.name),
                 batch_norm_frozen=True,
             )
-        finished.append(StageFit(stage.name, history))
+        finished.append(StageFit(stage.name, history, keeping))
     return tuple(finished)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    loss: Loss
+    data: TensorData
+    recipe: Recipe
+
+
+def _less(recipe: Recipe, seconds: float) -> Recipe:
+    """The recipe, with what is left of its seconds."""
+    if recipe.max_seconds is None:
+        return recipe
+    left = recipe.max_seconds - seconds
+    if left <= 0:
+        raise CompressionError(
+            f"Of the stage's {recipe.max_seconds:.0f} seconds, {seconds:.0f} were spent on keeping "
+            "outputs; keep fewer samples, or give it more time."
+        )
+    return replace(recipe, max_seconds=left)
+
+
+def _kept_difference(stage: str, *, is_first: bool) -> Loss:
+    """Of the first stage, or one whose module is run alone, on what was kept."""
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        if model.training:
+            model.eval()
+        inputs = batch.inputs
+        found = (
+            output_of_stage(model, stage, inputs)
+            if is_first
+            else model.get_submodule(stage)(inputs)
+        )
+        assert batch.targets is not None, "outputs of the reference were kept"
+        return mse_loss(found[0] if isinstance(found, tuple | list) else found, batch.targets)
+
+    return loss
 
 
 def _difference(reference: nn.Module, stage: str) -> Loss:

@@ -109,39 +109,78 @@ def _solve(
     lists: Sequence[Sequence[Option]], budget: int, max_seconds: float
 ) -> tuple[list[int] | None, float]:
     """Picks within the budget (if any were found), and a lower bound of every total score."""
-    bound, limit, end = 0.0, budget, time.monotonic() + max_seconds
-    for _ in range(MAX_CORRECTIONS):
-        result = _integer_program(lists, limit, max(0.0, end - time.monotonic()))
-        if limit == budget:
+    costs = [option.cost for options in lists for option in options]
+    return solve_rows(lists, [CostRow(costs, budget)], max_seconds=max_seconds)
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """What the options of all lists cost, one list after the other, and how much is allowed."""
+
+    costs: Sequence[int]
+    limit: int
+
+    def excess(self, lists: Sequence[Sequence[Option]], picks: Sequence[int]) -> int:
+        """How much a choice costs above the limit; not above 0 if it is within."""
+        total, start = 0, 0
+        for options, pick in zip(lists, picks, strict=True):
+            total += self.costs[start + pick]
+            start += len(options)
+        return total - self.limit
+
+
+def solve_rows(
+    lists: Sequence[Sequence[Option]],
+    rows: Sequence[CostRow],
+    *,
+    max_seconds: float,
+    relative_gap: float = 0.0,
+) -> tuple[list[int] | None, float]:
+    """Picks within every row (if any were found), and a lower bound of every total score."""
+    limits = [row.limit for row in rows]
+    bound, end = 0.0, time.monotonic() + max_seconds
+    for attempt in range(MAX_CORRECTIONS):
+        tightened = [CostRow(row.costs, limit) for row, limit in zip(rows, limits, strict=True)]
+        seconds = max(0.0, end - time.monotonic())
+        result = _integer_program(lists, tightened, seconds, relative_gap)
+        if attempt == 0:
             bound = _lower_bound(result, lists)
         if result.x is None:
             return None, bound
         picks = _picked(result.x, lists)
-        excess = _total(lists, picks)[0] - budget
-        if excess <= 0:
+        excesses = [row.excess(lists, picks) for row in rows]
+        if max(excesses) <= 0:
             return picks, bound
         # HiGHS fulfils rows up to 1e-6 of their size; costs are integers and must fit exactly.
-        limit -= excess
+        limits = [limit - max(0, excess) for limit, excess in zip(limits, excesses, strict=True)]
     return None, bound
 
 
-def _integer_program(lists: Sequence[Sequence[Option]], limit: int, max_seconds: float) -> Any:
+def _integer_program(
+    lists: Sequence[Sequence[Option]],
+    rows: Sequence[CostRow],
+    max_seconds: float,
+    relative_gap: float,
+) -> Any:
     sizes = [len(options) for options in lists]
     owners = np.repeat(np.arange(len(lists)), sizes)
     positions = np.arange(len(owners))
     one_of_each = csr_array((np.ones(len(owners)), (owners, positions)))
-    costs = np.array([option.cost for options in lists for option in options], dtype=float)
     scores = np.array([option.score for options in lists for option in options])
-    unit = max(1, limit)
+    units = [max(1, row.limit) for row in rows]
+    costs = np.array(
+        [np.asarray(row.costs, dtype=float) / unit for row, unit in zip(rows, units, strict=True)]
+    )
+    limits = [row.limit / unit for row, unit in zip(rows, units, strict=True)]
     return milp(
         scores * _scale(lists),
         integrality=np.ones(len(owners)),
         bounds=Bounds(0, 1),
         constraints=[
             LinearConstraint(one_of_each, 1, 1),
-            LinearConstraint(csr_array(costs[None] / unit), -np.inf, limit / unit),
+            LinearConstraint(csr_array(costs), -np.inf, limits),
         ],
-        options={"mip_rel_gap": 0.0, "time_limit": max_seconds},
+        options={"mip_rel_gap": relative_gap, "time_limit": max_seconds},
     )
 
 

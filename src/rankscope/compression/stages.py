@@ -29,6 +29,15 @@ class Stage:
     name: str
     parameters: dict[str, nn.Parameter]
 
+    @property
+    def outside(self) -> list[str]:
+        """What trains in the stage, but not in the module that it is named after."""
+        return [
+            name
+            for name, value in self.parameters.items()
+            if value.requires_grad and not name.startswith(f"{self.name}.")
+        ]
+
 
 class _Reached(Exception):
     """No error, only a way out of a forward pass."""
@@ -92,9 +101,35 @@ def output_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
         return _tensor(stage, reached.output)
     finally:
         handle.remove()
+    raise _unreached(model, stage, inputs)
+
+
+def input_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
+    """What the module of a stage is called with; neither it nor anything after it is run.
+
+    Raises:
+        CompressionError: if it is not reached, or is called with anything but one tensor.
+    """
+
+    def leave(module: nn.Module, arguments: tuple[object, ...], options: dict[str, object]) -> None:
+        del module
+        raise _Reached((*arguments, *options.values()))
+
+    handle = _module(model, stage).register_forward_pre_hook(leave, with_kwargs=True)
+    try:
+        model(inputs)
+    except _Reached as reached:
+        given = reached.output
+    else:
+        raise _unreached(model, stage, inputs)
+    finally:
+        handle.remove()
+    assert isinstance(given, tuple), "arguments are a tuple"
+    if len(given) == 1 and isinstance(given[0], Tensor):
+        return given[0]
     raise CompressionError(
-        f"The stage {stage!r} is not reached when {type(model).__name__} is run on inputs of shape "
-        f"{tuple(inputs.shape)}; name modules that are."
+        f"The stage {stage!r} must be called with one tensor to be run alone, but it is given "
+        f"{len(given)} things; fit it without keeping."
     )
 
 
@@ -140,6 +175,13 @@ def split_into_stages(model: nn.Module, names: Sequence[str], inputs: Tensor) ->
         stages.append(Stage(name, found))
         start = stop
     return tuple(stages)
+
+
+def _unreached(model: nn.Module, stage: str, inputs: Tensor) -> CompressionError:
+    return CompressionError(
+        f"The stage {stage!r} is not reached when {type(model).__name__} is run on inputs of shape "
+        f"{tuple(inputs.shape)}; name modules that are."
+    )
 
 
 def _finished(model: nn.Module, inputs: Tensor) -> list[str]:

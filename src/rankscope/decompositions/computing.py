@@ -10,7 +10,7 @@ from rankscope.decompositions.truncation import RelativeError, Truncation
 from rankscope.errors import DecompositionError
 
 # Larger tensors are computed in float32, to save memory and time.
-MAX_DOUBLE_ENTRIES = 2**22
+MAX_DOUBLE_ENTRIES = 2**20
 # Errors that float32 cannot promise.
 _LEAST_SINGLE_ERROR = 1e-4
 # How many units of rounding a product of orthonormal factors may be off by.
@@ -55,7 +55,7 @@ def frobenius_norm(tensor: Tensor) -> float:
 def to_scaled(tensor: Tensor, truncation: Truncation, *, who: str, least_order: int = 1) -> Scaled:
     """Check a tensor and bring it into the dtype to compute in.
 
-    That is float64; float32 above 4,194,304 entries, unless an error below 0.0001 is asked for.
+    That is float64; float32 above 2,097,152 entries, unless an error below 0.0001 is asked for.
 
     Raises:
         DecompositionError: if it is not a tensor of finite real floating-point numbers.

@@ -191,6 +191,19 @@ def test_the_input_core_alone_carries_the_inputs(format: Format) -> None:
     torch.testing.assert_close(format.to_dense(changed, shape), wanted)
 
 
+@FORMAT
+def test_the_output_core_alone_carries_the_outputs(format: Format) -> None:
+    shape = WeightShape(5, 7, (3, 3))
+    ranks = (2,) * len(format.max_ranks(shape))
+    cores = random_cores(format, shape, ranks, dtype=torch.float64)
+    assert format.output_core is not None
+    change = torch.randn(5, dtype=torch.float64)
+    changed = dict(cores)
+    changed[format.output_core] = torch.einsum("t...,t->t...", cores[format.output_core], change)
+    wanted = torch.einsum("tshw,t->tshw", format.to_dense(cores, shape), change)
+    torch.testing.assert_close(format.to_dense(changed, shape), wanted)
+
+
 @pytest.mark.parametrize("format", NOT_SVD, ids=lambda format: format.name)
 @pytest.mark.parametrize("kernel", [(), (1,), (1, 1)])
 def test_without_a_kernel_the_others_are_svd_in_disguise(

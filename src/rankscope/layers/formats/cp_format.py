@@ -67,6 +67,10 @@ class CPFormat(PlainFormat):
     def input_core(self) -> tuple[str, int]:
         return ("input", 1)
 
+    @property
+    def output_core(self) -> str:
+        return "output"
+
 
 def _three_way(weight: Tensor) -> Tensor:
     """(in_size, out_size, places)."""

@@ -177,6 +177,11 @@ class Format(ABC):
         """
         return None
 
+    @property
+    def output_core(self) -> str | None:
+        """The core whose first position alone carries `out_size`; None if it is cut in factors."""
+        return None
+
     def rows(self, cores: Cores, shape: WeightShape, numbers: Tensor) -> Tensor:
         """Rows of a matrix, by their numbers (...), as (..., in_size); the matrix is never built.
 

@@ -80,6 +80,10 @@ class SVDFormat(PlainFormat):
     def input_core(self) -> tuple[str, int]:
         return ("right", 1)
 
+    @property
+    def output_core(self) -> str:
+        return "left"
+
 
 def _matrix(weight: Tensor) -> Tensor:
     """(out_size w) x (in_size h)."""

@@ -81,3 +81,7 @@ class TensorRingFormat(PlainFormat):
     @property
     def input_core(self) -> tuple[str, int]:
         return ("input", 2)
+
+    @property
+    def output_core(self) -> str:
+        return "output"

@@ -73,6 +73,10 @@ class TensorTrainFormat(PlainFormat):
     def input_core(self) -> tuple[str, int]:
         return ("input", 1)
 
+    @property
+    def output_core(self) -> str:
+        return "output"
+
 
 def _error(energy: TuckerEnergy, ranks: Ranks) -> float:
     outer = energy.relative_error((ranks[-1], ranks[0]))

@@ -55,3 +55,7 @@ class TuckerFormat(PlainFormat):
     @property
     def input_core(self) -> tuple[str, int]:
         return ("input", 1)
+
+    @property
+    def output_core(self) -> str:
+        return "output"

@@ -1,0 +1,157 @@
+"""Normalizations with fixed statistics, multiplied into the weights before them.
+
+    small = fold_normalizations(compressed.model).model
+
+In inference a batch normalization is one factor and one shift for each channel. A convolution or
+linear layer whose outputs go nowhere else takes them over: a factorized one in the core that makes
+its output channels. The folded model computes the same with fewer passes over memory; it is for
+inference, its normalizations are gone.
+"""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+
+from rankscope.compression.modes import inference
+from rankscope.errors import CompressionError
+from rankscope.layers.convolution import FactorizedConv
+from rankscope.layers.linear import FactorizedLinear
+
+_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
+_FACTORIZED = (FactorizedConv, FactorizedLinear)
+_DENSE = (nn.Conv1d, nn.Conv2d, nn.Linear)
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """A model without the normalizations that could be folded.
+
+    Args:
+        model: a copy, in inference mode.
+        folded: by the name of each normalization, that of the layer that took it over.
+        left: by the name of each other one, why it stays.
+    """
+
+    model: nn.Module
+    folded: dict[str, str]
+    left: dict[str, str]
+
+
+def fold_normalizations(model: nn.Module) -> Folded:
+    """Multiply batch normalizations into the layers before them, in a copy.
+
+    Example:
+        >>> layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+        >>> fold_normalizations(layers).folded
+        {'1': '0'}
+
+    Raises:
+        CompressionError: if the model's flow cannot be traced (`torch.fx`).
+    """
+    copied = copy.deepcopy(model).eval()
+    folded: dict[str, str] = {}
+    left: dict[str, str] = {}
+    for name, layer in _pairs(copied):
+        reason = _refusal(copied, name, layer)
+        if reason is not None:
+            left[name] = reason
+            continue
+        assert layer is not None, "without a layer before it, it was refused"
+        _fold(copied, layer, name)
+        folded[name] = layer
+    for name, module in copied.named_modules():
+        if isinstance(module, _NORMALIZATIONS) and name not in left:
+            left[name] = "it is not run"
+    return Folded(copied, folded, left)
+
+
+class _LayersAsLeaves(fx.Tracer):
+    """Factorized layers choose their path by sizes, which a trace does not know."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, _FACTORIZED) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _pairs(model: nn.Module) -> Iterator[tuple[str, str | None]]:
+    """Each normalization that is run, and the layer that alone feeds it, if one does."""
+    try:
+        with inference(model):
+            graph = _LayersAsLeaves().trace(model)
+    except (fx.proxy.TraceError, TypeError, RuntimeError, ValueError) as error:
+        raise CompressionError(
+            f"{type(model).__name__} cannot be traced, so that it is not known what comes before "
+            f"its normalizations: {error}"
+        ) from error
+    calls = [node for node in graph.nodes if node.op == "call_module"]
+    targets = [node.target for node in calls]
+    for node in calls:
+        if not isinstance(model.get_submodule(node.target), _NORMALIZATIONS):
+            continue
+        source = node.args[0] if node.args else None
+        if not isinstance(source, fx.Node) or source.op != "call_module":
+            yield node.target, None
+            continue
+        once = targets.count(source.target) == targets.count(node.target) == 1
+        yield node.target, str(source.target) if once and len(source.users) == 1 else None
+
+
+def _refusal(model: nn.Module, name: str, layer: str | None) -> str | None:
+    if getattr(model.get_submodule(name), "running_var", None) is None:
+        return "it has no fixed statistics"
+    if layer is None:
+        return "no layer alone feeds it"
+    before = model.get_submodule(layer)
+    return None if isinstance(before, _DENSE) else _factorized_refusal(before, layer)
+
+
+def _factorized_refusal(before: nn.Module, layer: str) -> str | None:
+    if not isinstance(before, _FACTORIZED):
+        return f"{layer} before it is a {type(before).__name__}"
+    if before.cores.bits is not None:
+        return f"the cores of {layer} are stored in {before.cores.bits} bits"
+    if before.format.output_core is None:
+        return f"{before.format.name} has no core that alone makes the channels of {layer}"
+    return None
+
+
+def _fold(model: nn.Module, layer: str, name: str) -> None:
+    before, normalization = model.get_submodule(layer), model.get_submodule(name)
+    assert isinstance(normalization, _NORMALIZATIONS)
+    if isinstance(before, nn.Linear):
+        assert isinstance(normalization, nn.BatchNorm1d)
+        model.set_submodule(layer, fuse_linear_bn_eval(before, normalization))
+    elif isinstance(before, _FACTORIZED):
+        _scale_outputs(before, *_affine(normalization))
+    else:
+        assert isinstance(before, nn.Conv1d | nn.Conv2d)
+        model.set_submodule(layer, fuse_conv_bn_eval(before, normalization))
+    model.set_submodule(name, nn.Identity())
+
+
+def _affine(normalization: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """The factor and the shift of each channel, in float64."""
+    mean, variance = normalization.running_mean, normalization.running_var
+    assert mean is not None
+    assert variance is not None
+    scale = torch.rsqrt(variance.double() + normalization.eps)
+    if normalization.weight is not None:
+        scale = scale * normalization.weight.detach().double()
+    shift = -mean.double() * scale
+    if normalization.bias is not None:
+        shift = shift + normalization.bias.detach().double()
+    return scale, shift
+
+
+def _scale_outputs(layer: FactorizedConv | FactorizedLinear, scale: Tensor, shift: Tensor) -> None:
+    name = layer.format.output_core
+    assert name is not None
+    core = layer.cores.get_parameter(name)
+    factors = scale.reshape(-1, *(1,) * (core.ndim - 1))
+    core.data = (core.data.double() * factors).to(core.dtype)
+    if layer.bias is not None:
+        shift = shift + layer.bias.detach().double() * scale
+    layer.bias = nn.Parameter(shift.to(core.dtype))
