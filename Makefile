@@ -2,11 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # All extras, so that no test is skipped for a missing package.
-EXTRAS := draw,paths,ray,dask,export,text,dev
+EXTRAS := draw,paths,ray,dask,export,text,download,distributed,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint gallery tables experiment-tables bench clean
+.PHONY: demo test lint gallery topics tables experiment-tables bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
@@ -21,6 +21,9 @@ lint: $(INSTALLED)
 
 gallery: $(INSTALLED)
 	$(BIN)/python docs/make_gallery.py
+
+topics: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/make_topics.py
 
 # Add ARGUMENTS=--crown to measure the largest entry again (about ten minutes on two cores).
 tables: $(INSTALLED)

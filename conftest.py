@@ -12,6 +12,12 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test downloads a data set."""
+    monkeypatch.setenv("RANKSCOPE_OFFLINE", "1")
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     """Randomness that is the same every time."""

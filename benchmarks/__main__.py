@@ -18,11 +18,14 @@ NAMES = (
     "contraction",
     "modular_rank",
     "attention",
+    "tunable_attention",
     "cp",
     "audit",
     "layers",
     "orthogonal",
     "constructions",
+    "generalization",
+    "classifiers",
 )
 
 

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.experiments.catalogue import find_experiment
+from rankscope.experiments.running import RunOptions, run_experiment
+
 DOCS = Path(__file__).parents[1] / "docs"
 specification = importlib.util.spec_from_file_location(
     "make_experiment_tables", DOCS / "make_experiment_tables.py"
@@ -15,12 +18,33 @@ tables = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(tables)
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "page",
+    sorted([*DOCS.glob("*.md"), *DOCS.glob("experiments/*.md")]),
+    ids=lambda path: path.name,
+)
 def test_a_page_shows_the_results_as_they_are(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert tables.filled(text) == text, "run `make experiment-tables`"
+    assert tables.filled(text, page.parent) == text, "run `make experiment-tables`"
 
 
 def test_a_place_without_results_says_so() -> None:
     page = "<!-- results: no-such -->\nold\n<!-- end -->\n"
     assert "No row has been computed yet." in tables.filled(page)
+
+
+def test_results_are_noted_with_their_command_time_and_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    folder = tmp_path / "results" / "reshaping"
+    options = RunOptions(only=("random-64-to-64-at-1.2",), seeds=1, seconds=120.0)
+    run_experiment(find_experiment("reshaping"), folder, options)
+    (folder / "figure.svg").write_text("<svg/>")
+    page = "<!-- results: reshaping -->\n<!-- end -->\n"
+    text = tables.filled(page, tmp_path / "experiments")
+    assert "| random-64-to-64-at-1.2 | 1 |" in text
+    assert "](../results/reshaping/figure.svg)" in text
+    command = "rankscope experiment run reshaping -o docs/results/reshaping --seeds 1 --minutes 2"
+    assert command in text
+    assert "minutes of processor time in all; 23 of 24 rows are still to be computed." in text

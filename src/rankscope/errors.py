@@ -1,6 +1,7 @@
 """Every error this package raises on purpose."""
 
 import math
+from functools import partial
 
 
 class RankscopeError(Exception):
@@ -66,6 +67,11 @@ class MissingExtraError(RankscopeError, ImportError):
         )
         self.package = package
         self.extra = extra
+        self._remade = partial(type(self), what=what, package=package, extra=extra)
+
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        """So that a worker process can hand it over."""
+        return self._remade, ()
 
 
 class FactoryError(RankscopeError, RuntimeError):
@@ -146,6 +152,10 @@ class RobustnessError(RankscopeError, ValueError):
     """A perturbation, its radius or a model does not fit, or what was certified is not true."""
 
 
+class GeneralizationError(RankscopeError, ValueError):
+    """A sample, a margin or a network does not fit a bound, or what was bounded is not true."""
+
+
 class PlanError(RankscopeError, ValueError):
     """A model was asked to be planned for a budget or with wishes that no shape fits."""
 
@@ -174,3 +184,8 @@ class TooLargeError(RankscopeError, ValueError):
         )
         self.entries = entries
         self.limit = limit
+        self._remade = partial(type(self), what=what, entries=entries, limit=limit, instead=instead)
+
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        """So that a worker process can hand it over."""
+        return self._remade, ()

@@ -48,6 +48,16 @@ SMALL: dict[str, dict[str, Any]] = {
         "on_templates": True,
     },
     "polynomial": {"num_inputs": 4, "degree": 2, "depth": 2, "width": 4},
+    "mixed-polynomial": {"num_inputs": 4, "width": 3, "degrees": (2, 2), "raised": (1, 0)},
+    "mixer": {
+        "num_tokens": 3,
+        "input_size": 2,
+        "width": 2,
+        "token_hidden": 2,
+        "channel_hidden": 3,
+        "depth": 1,
+        "degree": 2,
+    },
     "sparse-polynomial": {"terms": ((1, 0, 2), (0, 1, 1))},
 }
 
@@ -175,6 +185,8 @@ def largest(kind: Kind) -> Any:
         ("convolutional", {"pooling": None, "window": 2, "channels": (256,) * 8}),
         ("recurrent", {}),
         ("polynomial", {}),
+        ("mixed-polynomial", {"degrees": (16,) * 16, "raised": (255,) * 16}),
+        ("mixer", {}),
     ],
 )
 def test_the_largest_settings_do_not_fill_the_memory(family: str, changes: dict[str, Any]) -> None:

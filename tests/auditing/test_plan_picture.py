@@ -101,7 +101,7 @@ def test_settings_of_matplotlib_stay_as_they_were(tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"draws .svg, .pdf, .png, got 'plan.gif'"):
+    with pytest.raises(OutputError, match=r"a plan writes .svg, .pdf, .png, got 'plan.gif'"):
         draw_plan(plan(1.3e9), tmp_path / "plan.gif")
     assert not list(tmp_path.iterdir())
 

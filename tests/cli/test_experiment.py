@@ -35,9 +35,37 @@ def test_a_run_is_shown_and_written_as_a_table(
     assert document["rows"][0]["winner"] == "plain"
 
 
+def test_a_quick_run_with_seeds_writes_the_same_kinds_of_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "quick"
+    arguments = ["--quick", "--seeds", "2", "--only", "random-16-to-16-at-6", "--json"]
+    assert main(["experiment", "run", "reshaping", "-o", str(folder), *arguments]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["seed"] for row in document["rows"]] == [0, 1]
+    assert document == json.loads((folder / "results.json").read_text())
+    assert {"rows", "protocol", "environment", "seconds"} <= set(document)
+    assert document["unfinished"] == 6
+
+
+def test_an_experiment_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "show", "digits-compression"]) == 0
+    shown = capsys.readouterr().out
+    assert EXPERIMENTS["digits-compression"].protocol in shown
+    assert "needs: nothing" in shown
+    assert main(["experiment", "show", "digits-compression", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == EXPERIMENTS["digits-compression"].to_dict()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["run", "minilm-compression", "-o", "out", "--quick"], "has no quick version"),
+        (["run", "reshaping", "-o", "out", "--seeds", "0"], "at least 1 seed is needed, got 0"),
+        (["run", "reshaping", "-o", "out", "--backend", "threading"], "do not run in threads"),
+        (["run", "reshaping", "-o", "out", "--backend", "slurm"], "the backend must be one of"),
+        (["run", "reshaping", "-o", "out", "--jobs", "0"], "at least 1 job is needed, got 0"),
         (["run", "nonsense", "-o", "out"], "There is no experiment 'nonsense'; choose one of"),
         (["run", "reshaping"], "Missing option '--output'"),
         (["run", "reshaping", "-o", "out", "--minutes", "-1"], "more than 0 seconds, got -60"),

@@ -1,23 +1,55 @@
 import pytest
+import torch
 
 from rankscope.architectures.lipschitz.network import LipschitzNetwork
-from rankscope.experiments.lipschitz_cifar10 import LIPSCHITZ_CIFAR10, scaling
+from rankscope.experiments.lipschitz_cifar10 import (
+    LIPSCHITZ_CIFAR10,
+    TRAINED_ON,
+    scaling,
+    usual_network,
+)
 from rankscope.experiments.lipschitz_entry import LipschitzEntry
+from rankscope.training.adversarial import AdversarialLoss
+
+ENTRIES = [entry for entry in LIPSCHITZ_CIFAR10.entries if isinstance(entry, LipschitzEntry)]
+USUAL = [entry for entry in ENTRIES if entry.name.startswith("usual")]
+CERTIFIED = [entry for entry in ENTRIES if entry not in USUAL]
 
 
 def test_every_network_is_trained_by_both_protocols() -> None:
-    names = [entry.name for entry in LIPSCHITZ_CIFAR10.entries]
+    names = [entry.name for entry in CERTIFIED]
     scaled = [name.removesuffix("-scaled") for name in names if name.endswith("-scaled")]
     assert scaled == [name for name in names if not name.endswith("-scaled")]
-    assert scaled[0] == "resnet9-16"
+    assert scaled == ["resnet9-8", *(f"wide-resnet-{depth}-1" for depth in (10, 16, 22))]
 
 
 def test_the_published_protocol_makes_networks_four_times_as_steep_in_pixels() -> None:
-    for entry in LIPSCHITZ_CIFAR10.entries:
-        assert isinstance(entry, LipschitzEntry)
+    for entry in CERTIFIED:
         is_scaled = entry.name.endswith("-scaled")
         assert entry.published is None or is_scaled
         model = entry.contender.build()
         assert isinstance(model, LipschitzNetwork)
         assert model.lipschitz_constant == pytest.approx(1 / 0.2435 if is_scaled else 1.0)
     assert scaling(is_scaled=False).lipschitz_constant == 1.0
+
+
+def test_a_usual_network_is_trained_with_and_without_attacks() -> None:
+    plain, adversarial = USUAL
+    assert not isinstance(plain.contender.loss, AdversarialLoss)
+    assert isinstance(adversarial.contender.loss, AdversarialLoss)
+    assert usual_network()(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_all_rows_see_as_many_images() -> None:
+    assert {entry.contender.recipe.max_samples for entry in ENTRIES} == {TRAINED_ON}
+
+
+def test_the_quick_version_is_on_embedded_data_by_both_protocols() -> None:
+    constants = []
+    for entry in LIPSCHITZ_CIFAR10.quick:
+        assert isinstance(entry, LipschitzEntry)
+        assert entry.data_set == "digits"
+        model = entry.contender.build()
+        assert isinstance(model, LipschitzNetwork)
+        constants.append(model.lipschitz_constant)
+    assert constants == pytest.approx([1 / 0.376, 1.0])

@@ -20,6 +20,7 @@ from rankscope.experiments.lipschitz_entry import (
     radius_name,
 )
 from rankscope.layers.norm_preserving.linear import OrthogonalLinear
+from rankscope.separation.measuring.progress import Progress
 from rankscope.training.augmentation import IMAGENET_NORMALIZATION
 from rankscope.training.batches import TensorData
 from rankscope.training.datasets import DataSet
@@ -57,18 +58,31 @@ def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
     assert row["Lipschitz"] == pytest.approx(1, abs=1e-5)
     assert (row["published clean"], row["published attacked"]) == (82.0, 71.0)
     assert (tmp_path / "training").is_dir()
+    assert (row["attacked"], row["certified"]) == (attacked, certified)
+    assert row["radii"] == [36 / 255, 72 / 255, 108 / 255]
 
 
 @pytest.mark.slow
-def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+def test_a_run_that_was_interrupted_gives_the_same_row(tmp_path: Path) -> None:
     whole = entry_of(2, 8).run(Workplace(tmp_path / "whole", None, 60.0))
+
+    def stop_in_the_second_epoch(progress: Progress) -> None:
+        if progress.what.startswith("epoch 2"):
+            raise KeyboardInterrupt
+
     folder = tmp_path / "parts"
-    # A clock that is over after the first step of each call.
-    entry_of(2, 8).run(Workplace(folder, None, 1e-6))
-    resumed = entry_of(2, 8).run(Workplace(folder, None, 60.0))
-    for row in (whole, resumed):
-        del row["seconds"]
-    assert resumed == whole
+    with pytest.raises(KeyboardInterrupt):
+        entry_of(2, 8).run(Workplace(folder, None, 60.0, stop_in_the_second_epoch))
+    assert entry_of(2, 8).run(Workplace(folder, None, 60.0)) == whole
+
+
+@pytest.mark.slow
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    first, second = (
+        replace(entry_of(1, 8), seed=seed).run(Workplace(tmp_path / str(seed), None, 60.0))
+        for seed in (0, 1)
+    )
+    assert first != second
 
 
 def test_images_are_handed_over_as_pixels() -> None:

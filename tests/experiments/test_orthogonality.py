@@ -13,11 +13,13 @@ from rankscope.experiments.experiment import Row, Workplace
 from rankscope.experiments.orthogonal_references import REFERENCES
 from rankscope.experiments.orthogonality import (
     ORTHOGONALITY,
+    PUBLISHED,
     LayerSize,
     OrthogonalityEntry,
     build_layer,
     gradient_ratios,
     norm_ratios,
+    train_layer,
 )
 
 SMALL = LayerSize(channels=8, image=6)
@@ -49,6 +51,38 @@ def test_layers_that_only_never_stretch_lose_gradients_with_depth(
     assert isinstance(deep, float)
     assert mean < -0.2
     assert deep < shallow < 0.9
+
+
+def test_orthogonal_taps_make_no_orthogonal_convolution(tmp_path: Path) -> None:
+    """Each row of a matrix of 3 x 3 taps has norm 1, so that a kernel has norm √(8 · 8 · 3)."""
+    row = row_of("torch", tmp_path)
+    mean = row["mean - 1"]
+    assert isinstance(mean, float)
+    assert mean + 1 == pytest.approx(24**0.5, rel=0.3)
+
+
+def test_in_float64_norms_are_kept_to_its_rounding(tmp_path: Path) -> None:
+    entry = OrthogonalityEntry(
+        "ours", SMALL, num_layers=2, num_inputs=4, depths=(), precision=torch.float64
+    )
+    row = entry.run(Workplace(tmp_path, None, 60.0))
+    assert entry.name == "ours-float64"
+    assert row["furthest from 1"] == pytest.approx(0, abs=1e-14)
+    assert "published mean - 1" not in {name for name, value in row.items() if value is not None}
+
+
+def test_norms_are_kept_after_training_which_changes_the_layer(tmp_path: Path) -> None:
+    entry = OrthogonalityEntry("ours", SMALL, num_layers=1, num_inputs=4, depths=(), steps=20)
+    row = entry.run(Workplace(tmp_path, None, 60.0))
+    assert entry.name == "ours-after-20-steps"
+    assert row["furthest from 1"] == pytest.approx(0, abs=1e-5)
+    layer = build_layer("ours", SMALL)
+    before = [parameter.clone() for parameter in layer.parameters()]
+    train_layer(layer, SMALL, 3)
+    assert not layer.training
+    assert all(
+        not torch.equal(now, then) for now, then in zip(layer.parameters(), before, strict=True)
+    )
 
 
 def test_an_entry_gives_the_same_again_and_leaves_the_generator_alone(tmp_path: Path) -> None:
@@ -90,11 +124,18 @@ def test_what_is_installed_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_the_experiment_has_ours_all_references_and_the_sizes_of_the_source() -> None:
-    assert [entry.name for entry in ORTHOGONALITY.entries] == [
+    names = [entry.name for entry in ORTHOGONALITY.entries]
+    assert names == [
         "ours",
         *(name.lower() for name in REFERENCES),
         "aoc",
+        "torch",
+        "ours-float64",
+        "aoc-float64",
+        "ours-after-1000-steps",
+        "aoc-after-1000-steps",
     ]
+    assert set(PUBLISHED) < set(names)
     first = ORTHOGONALITY.entries[0]
     assert isinstance(first, OrthogonalityEntry)
     assert (first.num_layers, first.num_inputs, first.size) == (100, 256, LayerSize(64, 16, 3))

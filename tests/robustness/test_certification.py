@@ -276,5 +276,5 @@ def test_without_matplotlib_the_missing_extra_is_named(
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"certify draws .svg, .pdf, .png, got 'a.txt'"):
+    with pytest.raises(OutputError, match=r"a certification writes .svg, .pdf, .png, got 'a.txt'"):
         draw_certification(FOUND, tmp_path / "a.txt")

@@ -92,7 +92,7 @@ def test_missing_data_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(DataError, match=r"no folder, as none was named.*cs\.toronto.*--data"):
         load_data_set("cifar10")
     monkeypatch.setenv("RANKSCOPE_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"no folder 'MNIST/raw' \(looked in: .*\)\. Get MNIST"):
+    with pytest.raises(DataError, match=r"no folder 'MNIST/raw' \(looked in: .*\), .*\. Get MNIST"):
         load_data_set("mnist")
     with pytest.raises(DataError, match="no data set 'imagenet'; choose one of digits, mnist"):
         load_data_set("imagenet")

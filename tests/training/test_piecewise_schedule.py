@@ -16,12 +16,6 @@ def test_the_published_schedule_rises_falls_and_ends_at_nothing(
     assert PiecewiseLinear().factor(at) == pytest.approx(factor)
 
 
-def test_by_the_clock_what_is_spent_sooner_counts() -> None:
-    schedule = PiecewiseLinear(((0.0, 1.0), (1.0, 0.0)), by_clock=True)
-    assert schedule.factor(Spent(epoch=0, steps=0.25, seconds=0.75)) == 0.25
-    assert schedule.factor(Spent(epoch=0, steps=0.75, seconds=0.25)) == 0.25
-
-
 def test_a_share_past_the_end_is_the_end() -> None:
     schedule = PiecewiseLinear(((0.0, 1.0), (1.0, 0.5)))
     assert schedule.factor(Spent(epoch=9, steps=1.1, seconds=0.0)) == 0.5

@@ -11,7 +11,25 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.architectures.bilinear import BilinearRecurrent as BilinearRecurrent
     from rankscope.architectures.certification import certify as certify
     from rankscope.architectures.certification import verify as verify
+    from rankscope.architectures.classifiers.features import PatchFeatures as PatchFeatures
+    from rankscope.architectures.classifiers.hierarchical_classifier import (
+        HierarchicalClassifier as HierarchicalClassifier,
+    )
+    from rankscope.architectures.classifiers.shallow_classifier import (
+        ShallowClassifier as ShallowClassifier,
+    )
+    from rankscope.architectures.classifiers.train_classifier import (
+        TrainClassifier as TrainClassifier,
+    )
     from rankscope.architectures.convolutional import ConvolutionalCircuit as ConvolutionalCircuit
+    from rankscope.architectures.degree.degree_attention import DegreeAttention as DegreeAttention
+    from rankscope.architectures.degree.degree_network import DegreeNetwork as DegreeNetwork
+    from rankscope.architectures.degree.degree_polynomial import (
+        DegreePolynomial as DegreePolynomial,
+    )
+    from rankscope.architectures.degree.mixer_sizes import MixerSizes as MixerSizes
+    from rankscope.architectures.degree.mlp_mixer import MlpMixer as MlpMixer
+    from rankscope.architectures.degree.polynomial_mixer import PolynomialMixer as PolynomialMixer
     from rankscope.architectures.measuring import measure_rank as measure_rank
     from rankscope.architectures.measuring import measure_ranks as measure_ranks
     from rankscope.architectures.network import PolynomialNetwork as PolynomialNetwork
@@ -25,13 +43,23 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
 _HOMES = {
     "BilinearRecurrent": "bilinear",
     "ConvolutionalCircuit": "convolutional",
+    "DegreeAttention": "degree.degree_attention",
+    "DegreeNetwork": "degree.degree_network",
+    "DegreePolynomial": "degree.degree_polynomial",
+    "HierarchicalClassifier": "classifiers.hierarchical_classifier",
+    "MixerSizes": "degree.mixer_sizes",
+    "MlpMixer": "degree.mlp_mixer",
+    "PatchFeatures": "classifiers.features",
+    "PolynomialMixer": "degree.polynomial_mixer",
     "PolynomialNetwork": "network",
     "ProductNetwork": "products",
     "RecurrentCircuit": "recurrent",
     "SelfAttention": "attention.self_attention",
     "Shallow": "shallow",
+    "ShallowClassifier": "classifiers.shallow_classifier",
     "SparsePolynomial": "sparse_polynomial",
     "TensorTrain": "tensor_train",
+    "TrainClassifier": "classifiers.train_classifier",
     "certify": "certification",
     "measure_rank": "measuring",
     "measure_ranks": "measuring",

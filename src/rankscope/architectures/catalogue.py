@@ -185,6 +185,31 @@ CATALOGUE: Mapping[str, Entry] = {
         },
         max_degree=_MAX_PARTS,
     ),
+    "mixed-polynomial": Entry(
+        "rankscope.architectures.degree.degree_polynomial",
+        "DegreePolynomial",
+        {
+            "num_inputs": _ORDER,
+            "width": _CHANNELS,
+            "degrees": Sequence(Integer(1, 16), 16),
+            "raised": Sequence(Integer(0, 255), 16),
+        },
+        max_degree=_MAX_PARTS,
+    ),
+    "mixer": Entry(
+        "rankscope.architectures.degree.polynomial_mixer",
+        "PolynomialMixer",
+        {
+            "num_tokens": _ORDER,
+            "input_size": _WIDTH,
+            "width": _CHANNELS,
+            "token_hidden": _CHANNELS,
+            "channel_hidden": _CHANNELS,
+            "depth": _DEPTH,
+            "degree": Integer(1, 16),
+        },
+        max_degree=_MAX_PARTS,
+    ),
     "sparse-polynomial": Entry(
         "rankscope.architectures.sparse_polynomial",
         "SparsePolynomial",

@@ -1,34 +1,18 @@
 """The depth-width plane: regimes, the law with its uncertainty, the budget, and models as points.
 
-Drawn with matplotlib, which is imported only when a picture is asked for; no pyplot, and nothing
-of its settings stays changed. The same plan gives the same bytes.
+The same plan gives the same bytes.
 """
 
 import math
 from dataclasses import dataclass
-from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from rankscope.auditing.plan import Plan
 from rankscope.auditing.plan_labels import draw_labels
+from rankscope.diagrams.pictures.figure_file import write_figure
 from rankscope.diagrams.pictures.themes import LIGHT
-from rankscope.errors import MissingExtraError, OutputError
-from rankscope.files import write_atomically
 
-# No date and no version may change the bytes.
-FACTS: dict[str, dict[str, None]] = {
-    ".svg": {"Date": None, "Creator": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    ".png": {"Software": None},
-}
-SETTINGS = {
-    "svg.hashsalt": "rankscope",
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-}
 INK, MUTED = LIGHT.label("caption"), LIGHT.label("muted")
 ACCENT = LIGHT.wire("cut").color
 LAW, LAW_BAND = LIGHT.shape("parameter").stroke, LIGHT.shape("parameter").fill
@@ -37,7 +21,6 @@ THEOREM, THEOREM_TINT = LIGHT.shape("convolution").stroke, LIGHT.shape("barrier"
 # Beyond this a linear axis would press everything against its left edge.
 DEEPEST_LINEAR = 256
 NUM_STEPS = 400
-DOTS_PER_INCH = 200
 
 
 @dataclass(frozen=True)
@@ -69,25 +52,7 @@ def draw_plan(plan: Plan, path: Path | str) -> Path:
         OutputError: if the ending is none of these, or the file cannot be written.
         MissingExtraError: if matplotlib is not installed.
     """
-    target = Path(path)
-    if target.suffix not in FACTS:
-        raise OutputError(
-            f"plan draws {', '.join(FACTS)}, got {target.name!r}; choose one of these endings."
-        )
-    try:
-        matplotlib = import_module("matplotlib")
-    except ImportError as error:
-        raise MissingExtraError(
-            what="Drawing a plan", package="matplotlib", extra="draw"
-        ) from error
-    buffer = BytesIO()
-    with matplotlib.rc_context(SETTINGS):
-        figure = _figure(plan)
-        figure.savefig(
-            buffer, format=target.suffix[1:], dpi=DOTS_PER_INCH, metadata=FACTS[target.suffix]
-        )
-    write_atomically(target, buffer.getvalue())
-    return target
+    return write_figure(path, lambda: _figure(plan), what="a plan")
 
 
 # Matplotlib's classes can only be named where it is imported; hence Any.

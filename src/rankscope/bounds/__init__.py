@@ -45,3 +45,4 @@ from rankscope.bounds.tensor_train import equal_cores_lower_bound as equal_cores
 from rankscope.bounds.tensor_train import left_right_upper_bound as left_right_upper_bound
 from rankscope.bounds.tensor_train import odd_even_upper_bound as odd_even_upper_bound
 from rankscope.bounds.tensor_train import tensor_train_upper_bound as tensor_train_upper_bound
+from rankscope.bounds.total_degree import total_degree_upper_bound as total_degree_upper_bound

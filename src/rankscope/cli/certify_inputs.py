@@ -1,7 +1,8 @@
-"""What `rankscope certify` works on: labelled test samples, and a network that takes them."""
+"""What `rankscope certify` and `generalization` work on: labelled samples, and a network."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,21 +30,24 @@ _NEEDED = ("inputs", "labels")
 
 @dataclass(frozen=True, eq=False)
 class LabelledSamples:
-    """Test samples; `normalize` is what networks trained on the data set get them through."""
+    """Samples; `normalize` is what networks trained on the data set get them through."""
 
     inputs: Tensor
     labels: Tensor
     normalize: Normalization | None
 
 
-def read_samples(data: str, model: str, count: int | None) -> LabelledSamples:
-    """The first test samples of a data set, as pixels in 0..1, or those of a file as they are.
+def read_samples(
+    data: str, model: str, count: int | None, *, part: Literal["train", "test"] = "test"
+) -> LabelledSamples:
+    """The first samples of a data set, as pixels in 0..1, or those of a file as they are.
 
     Args:
         data: the name of a data set; a folder that holds the one that belongs to the model; or a
             `.safetensors` or `.npz` file with `inputs` and `labels`.
         model: as on the command line.
         count: how many at most; None for all.
+        part: of a data set; a file has only one.
 
     Raises:
         RequestError: if it is none of these, or the file does not hold both.
@@ -60,13 +64,14 @@ def read_samples(data: str, model: str, count: int | None) -> LabelledSamples:
             f"--data takes a data set ({', '.join(DATA_SETS)}), a folder with the data set of a "
             f"built-in network, or a file of inputs and labels; got {data!r} for {model!r}."
         )
-    test = load_data_set(name, folder).test
-    test = test if count is None else test.head(count)
-    if test.targets is None:
+    found = load_data_set(name, folder)
+    chosen = found.train if part == "train" else found.test
+    chosen = chosen if count is None else chosen.head(count)
+    if chosen.targets is None:
         raise RequestError(f"--data: {name} has no labels.")
-    is_bytes = not test.inputs.is_floating_point()
-    inputs = test.inputs.float() / 255 if is_bytes else test.inputs
-    return LabelledSamples(inputs, test.targets, test.normalize)
+    is_bytes = not chosen.inputs.is_floating_point()
+    inputs = chosen.inputs.float() / 255 if is_bytes else chosen.inputs
+    return LabelledSamples(inputs, chosen.targets, chosen.normalize)
 
 
 def _data_set_of(model: str) -> str | None:

@@ -16,24 +16,14 @@ def list_experiments(as_json: Json = False) -> None:
     """All experiments: how many rows each has, and what it needs."""
     from rankscope.experiments.catalogue import EXPERIMENTS
 
-    found = [
-        {
-            "name": experiment.name,
-            "entries": [entry.name for entry in experiment.entries],
-            "seconds": experiment.seconds,
-            "needs": experiment.needs or "nothing",
-            "title": experiment.title,
-        }
-        for experiment in EXPERIMENTS.values()
-    ]
     if as_json:
-        console.print_json({"experiments": found})
+        console.print_json({"experiments": [one.to_dict() for one in EXPERIMENTS.values()]})
         return
     rows = [
-        (experiment.name, str(len(experiment.entries)), experiment.needs or "no data")
-        for experiment in EXPERIMENTS.values()
+        (one.name, str(len(one.runs())), "yes" if one.quick else "-", one.needs or "no data")
+        for one in EXPERIMENTS.values()
     ]
-    console.print_columns([("experiment", "rows", "needs"), *rows], numbers=(1,))
+    console.print_columns([("experiment", "rows", "quick", "needs"), *rows], numbers=(1,))
 
 
 @app.command("run")
@@ -51,41 +41,89 @@ def run_one(
     only: Annotated[
         list[str] | None, typer.Option(metavar="ENTRY", help="Only this row; may be repeated.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small and on embedded data, in two minutes at most.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many; else as many as the experiment says.")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="sequential, or rows spread by joblib: loky, ray or dask.")
+    ] = "sequential",
+    jobs: Annotated[
+        int | None, typer.Option(help="How many rows at once; else as many as there are cores.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compute what is not finished yet, and write one file for each row and table.md."""
+    """Compute what is not finished yet; write one file for each row, table.md and results.json."""
     from rankscope.experiments.catalogue import find_experiment
     from rankscope.experiments.running import RunOptions, run_experiment
+    from rankscope.separation.measuring.workers import Workers
 
     experiment = find_experiment(name)
     options = RunOptions(
-        data=data, seconds=None if minutes is None else 60.0 * minutes, only=tuple(only or ())
+        data=data,
+        seconds=None if minutes is None else 60.0 * minutes,
+        only=tuple(only or ()),
+        quick=quick,
+        seeds=seeds,
+        workers=Workers(backend, jobs),
     )
     with console.reporting(name) as report:
         run_experiment(experiment, output, options, report=report)
-    show(output, as_json=as_json)
+    _print_results(output, as_json=as_json)
 
 
 @app.command("show")
 def show(
-    folder: Annotated[Path, typer.Argument(help="Folder of the results.")],
+    what: Annotated[
+        str, typer.Argument(metavar="NAME_OR_FOLDER", help="An experiment, or a folder of results.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Print the rows that are finished, and write table.md."""
-    from rankscope.experiments.catalogue import find_experiment
-    from rankscope.experiments.results import TABLE, read_manifest
-    from rankscope.experiments.running import write_table
+    """Say what an experiment does; or print what is finished in a folder, and write its files."""
+    from rankscope.experiments.catalogue import EXPERIMENTS
+    from rankscope.experiments.results import MANIFEST
 
-    experiment = find_experiment(read_manifest(folder).experiment)
-    table = write_table(experiment, folder)
+    if what in EXPERIMENTS and not (Path(what) / MANIFEST).is_file():
+        _print_description(what, as_json=as_json)
+    else:
+        _print_results(Path(what), as_json=as_json)
+
+
+def _print_description(name: str, *, as_json: bool) -> None:
+    from rankscope.experiments.catalogue import find_experiment
+
+    experiment = find_experiment(name)
     if as_json:
-        console.print_json({"experiment": experiment.name, "rows": list(table.rows)})
+        console.print_json(experiment.to_dict())
         return
-    print(table.title)
-    if table.rows:
-        numbers = table.numeric_columns()
-        console.print_columns([list(table.columns), *table.cells()], numbers=numbers)
-    missing = len(experiment.entries) - len(table.rows)
+    print(experiment.title)
+    if experiment.protocol:
+        print(experiment.protocol)
+    print(f"needs: {experiment.needs or 'nothing'}")
+    for entry in experiment.entries:
+        print(entry.name)
+    print(f"{len(experiment.runs())} rows, at most {experiment.seconds:g} s each")
+
+
+def _print_results(folder: Path, *, as_json: bool) -> None:
+    from rankscope.experiments.catalogue import find_experiment
+    from rankscope.experiments.outcome import TABLE, read_outcome, write_outcome
+    from rankscope.experiments.results import read_manifest
+
+    outcome = read_outcome(find_experiment(read_manifest(folder).experiment), folder)
+    write_outcome(outcome, folder)
+    if as_json:
+        console.print_json(outcome.to_dict())
+        return
+    for table in (outcome.table, outcome.summary):
+        if table is not None:
+            print(table.title)
+        if table is not None and table.rows:
+            cells = [list(table.columns), *table.cells()]
+            console.print_columns(cells, numbers=table.numeric_columns())
+    missing = outcome.num_runs - len(outcome.finished)
     if missing:
-        print(f"{missing} of {len(experiment.entries)} rows are not finished.")
+        print(f"{missing} of {outcome.num_runs} rows are not finished.")
     print(folder / TABLE)

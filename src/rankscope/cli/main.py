@@ -23,7 +23,9 @@ from rankscope.cli import (
     cut,
     draw,
     experiment,
+    explain,
     families,
+    generalization,
     plan,
     rank,
     verify,
@@ -44,6 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan.run,
     "compress": compress.run,
     "certify": certify.run,
+    "generalization": generalization.run,
     "rank": rank.run,
     "bounds": bounds.run,
     "verify": verify.run,
@@ -52,6 +55,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cut": cut.run,
     "code": code.run,
     "families": families.run,
+    "explain": explain.run,
 }
 for _name, _run in COMMANDS.items():
     app.command(_name)(_run)

@@ -13,7 +13,8 @@ from rankscope.errors import CompressionError
 from rankscope.separation.measuring.progress import Report
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.history import History
-from rankscope.training.loop import Evaluate, fit
+from rankscope.training.loop import fit
+from rankscope.training.preparation import Evaluate
 from rankscope.training.recipe import Recipe
 
 

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
     from rankscope.experiments.catalogue import EXPERIMENTS as EXPERIMENTS
+    from rankscope.experiments.experiment import Entry as Entry
     from rankscope.experiments.experiment import Experiment as Experiment
+    from rankscope.experiments.experiment import Workplace as Workplace
+    from rankscope.experiments.outcome import Outcome as Outcome
+    from rankscope.experiments.outcome import read_outcome as read_outcome
+    from rankscope.experiments.running import RunOptions as RunOptions
     from rankscope.experiments.running import run_experiment as run_experiment
 
 _HOMES = {
     "EXPERIMENTS": "catalogue",
+    "Entry": "experiment",
     "Experiment": "experiment",
+    "Outcome": "outcome",
+    "RunOptions": "running",
+    "Workplace": "experiment",
+    "read_outcome": "outcome",
     "run_experiment": "running",
 }
 

@@ -26,6 +26,16 @@ PUBLISHED: dict[str, dict[int, float]] = {
     "r-tensor-ring": {5: 80.80, 20: 90.60},
 }
 
+_QUICK = (
+    DenseEntry(DIGITS),
+    *(UniformEntry(DIGITS, 0.1, format) for format in ("svd", "tucker", "r-cp")),
+)
+_PROTOCOL = (
+    "Every 3 x 3 convolution of a trained network is written in one format with the same share of "
+    "its weights, then repaired layer by layer and trained end to end within the row's seconds; "
+    "accuracy in percent on the whole test set. --quick: the embedded digits network."
+)
+
 CIFAR10_COMPRESSION = Experiment(
     name="cifar10-compression",
     title="ResNet-32 on CIFAR-10: accuracy in percent at counted shares of 460,800 weights",
@@ -39,6 +49,8 @@ CIFAR10_COMPRESSION = Experiment(
         PlannedEntry(RESNET32, 0.1),
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
+    quick=_QUICK,
+    protocol=_PROTOCOL,
 )
 
 DIGITS_COMPRESSION = Experiment(
@@ -54,4 +66,6 @@ DIGITS_COMPRESSION = Experiment(
         PlannedEntry(DIGITS, 0.1),
     ),
     seconds=30.0,
+    quick=_QUICK,
+    protocol=_PROTOCOL,
 )

@@ -107,4 +107,7 @@ RESHAPING = Experiment(
         for structure in Structure
         for keep in (0.012, 0.025, 0.04)
     ),
+    quick=tuple(
+        PlantedKernelEntry(structure, WeightShape(16, 16, (3, 3)), 0.06) for structure in Structure
+    ),
 )

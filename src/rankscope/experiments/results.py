@@ -1,57 +1,62 @@
-"""The folder of an experiment: one JSON file for each finished row, and the table made of them."""
+"""The folder of an experiment: one JSON file for each finished row."""
 
 import json
 import math
-import os
-import platform
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import torch
-
 from rankscope.errors import ExperimentError, OutputError
-from rankscope.experiments.experiment import Row, Value
+from rankscope.experiments.environment import Environment, environment
+from rankscope.experiments.experiment import KEPT, Row, Run
 from rankscope.files import write_atomically
 
 MANIFEST = "experiment.json"
-TABLE = "table.md"
 _ENTRIES, _WORK = "entries", "work"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder is the folder of: the experiment, and the seconds that every entry may take."""
+    """What a folder is the folder of.
+
+    Args:
+        experiment: its name.
+        seconds: that every entry may take.
+        quick: whether the entries are the quick ones.
+        seeds: how many were asked for; None if there are none.
+    """
 
     experiment: str
     seconds: float
+    quick: bool = False
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
-class Table:
-    """The rows of an experiment that are finished, under the names of their columns."""
+class Finished:
+    """One finished row.
 
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    Args:
+        run: the name of its file.
+        setting: the name of the entry.
+        seed: of the run; None if it has none.
+        row: what the entry computed.
+        seconds: working seconds of the process that finished it.
+        environment: what it was computed with.
+    """
 
-    def cells(self) -> list[list[str]]:
-        """The rows as text, a hyphen where a row has no value."""
-        return [[_text(row.get(column)) for column in self.columns] for row in self.rows]
+    run: str
+    setting: str
+    seed: int | None
+    row: Row
+    seconds: float
+    environment: Environment
 
-    def numeric_columns(self) -> tuple[int, ...]:
-        """The places of the columns that hold numbers."""
-        return tuple(
-            place
-            for place, column in enumerate(self.columns)
-            if any(isinstance(row.get(column), int | float) for row in self.rows)
-        )
-
-    def to_markdown(self) -> str:
-        """As a Markdown table."""
-        lines = [self.columns, ["---"] * len(self.columns), *self.cells()]
-        body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"# {self.title}\n\n{body}\n"
+    @property
+    def full_row(self) -> Row:
+        """The row, and whose it is."""
+        return {"entry": self.run, "setting": self.setting, "seed": self.seed, **self.row}
 
 
 class ResultsFolder:
@@ -59,7 +64,7 @@ class ResultsFolder:
 
     Args:
         path: created if it is not there.
-        manifest: a folder goes on with the same only.
+        manifest: a folder goes on with the same only, except that seeds may be added.
 
     Raises:
         ExperimentError: if the folder belongs to something else.
@@ -73,36 +78,50 @@ class ResultsFolder:
         except OSError as error:
             raise OutputError(f"Cannot create {str(path)!r}: {error.strerror}.") from error
         if (path / MANIFEST).is_file():
-            _require_same(path, manifest)
-        else:
-            write_atomically(path / MANIFEST, _json(asdict(manifest)))
+            found = read_manifest(path)
+            _require_same(path, found, manifest)
+            manifest = replace(manifest, seeds=_most(found.seeds, manifest.seeds))
+            if manifest == found:
+                return
+        write_atomically(path / MANIFEST, _json(asdict(manifest)))
 
-    def work(self, entry: str) -> Path:
-        """Where an entry keeps what it has not finished."""
-        return self.path / _WORK / entry
+    def work(self, run: Run) -> Path:
+        """Where a run keeps what it has not finished."""
+        return self.path / _WORK / run.name
 
-    def finished(self, entry: str) -> Row | None:
-        """The row of an entry, None if it is not finished."""
-        path = self.path / _ENTRIES / f"{entry}.json"
-        return read_row(path) if path.is_file() else None
+    def is_finished(self, run: Run) -> bool:
+        """Whether the row of a run is there.
 
-    def finish(self, entry: str, row: Row) -> None:
-        """Write the row of an entry, with the machine it was computed on.
+        Raises:
+            ExperimentError: if its file is damaged.
+        """
+        return read_finished(self.path, run.name) is not None
+
+    def finish(self, run: Run, row: Row, seconds: float) -> None:
+        """Write the row of a run with what it was computed with, and clear up after it.
 
         Raises:
             ExperimentError: if one of its numbers is not finite.
         """
         for column, value in row.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ExperimentError(f"{entry}: {column} is {value}, which is no result.")
-        machine = {
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, float) and not math.isfinite(number):
+                    raise ExperimentError(f"{run.name}: {column} is {number}, which is no result.")
+        document = {
+            "entry": run.name,
+            "setting": run.entry.name,
+            "seed": run.seed,
+            "row": row,
+            "seconds": seconds,
+            "environment": environment(),
         }
-        document = {"entry": entry, "row": row, "machine": machine}
-        write_atomically(self.path / _ENTRIES / f"{entry}.json", _json(document))
+        work, kept = self.work(run), self.path / KEPT / run.name
+        if (work / KEPT).is_dir():
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.parent.mkdir(exist_ok=True)
+            (work / KEPT).rename(kept)
+        write_atomically(self.path / _ENTRIES / f"{run.name}.json", _json(document))
+        shutil.rmtree(work)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -116,59 +135,74 @@ def read_manifest(folder: Path) -> Manifest:
         raise ExperimentError(f"{str(folder)!r} is no folder of an experiment: no {MANIFEST}.")
     fields = _read(path)
     try:
-        return Manifest(str(fields["experiment"]), float(str(fields["seconds"])))
+        seeds = fields.get("seeds")
+        return Manifest(
+            str(fields["experiment"]),
+            float(str(fields["seconds"])),
+            quick=bool(fields.get("quick", False)),
+            seeds=None if seeds is None else int(str(seeds)),
+        )
     except (KeyError, ValueError) as error:
         raise ExperimentError(f"{path} is damaged: {error!r}.") from error
 
 
-def read_row(path: Path) -> Row:
-    """The row that a file holds.
+def read_finished(folder: Path, run: str) -> Finished | None:
+    """The row of a run, by name; None if it is not finished.
 
     Raises:
         ExperimentError: if the file is damaged.
     """
-    row = _read(path).get("row")
-    if not isinstance(row, dict) or not all(
-        value is None or isinstance(value, str | int | float) for value in row.values()
-    ):
+    path = folder / _ENTRIES / f"{run}.json"
+    if not path.is_file():
+        return None
+    document = _read(path)
+    row, seed = document.get("row"), document.get("seed")
+    if not isinstance(row, dict) or not all(_is_value(value) for value in row.values()):
         raise ExperimentError(f"{path} is damaged: it holds no row. Delete it to compute it again.")
-    return row
-
-
-def read_table(folder: Path, title: str, entries: tuple[str, ...]) -> Table:
-    """The finished rows of a folder, in the order of the entries.
-
-    Raises:
-        ExperimentError: if a file is damaged.
-    """
-    paths = [folder / _ENTRIES / f"{entry}.json" for entry in entries]
-    found = [
-        {"entry": entry, **read_row(path)}
-        for entry, path in zip(entries, paths, strict=True)
-        if path.is_file()
-    ]
-    # Columns that no row has a value for say nothing.
-    columns = dict.fromkeys(
-        column
-        for row in found
-        for column in row
-        if any(other.get(column) is not None for other in found)
+    # Files of version 0.1.0 have a machine, no environment, and their seconds in the row.
+    known = document.get("environment", {"machine": document.get("machine")})
+    seconds = document.get("seconds", row.get("seconds"))
+    return Finished(
+        run,
+        str(document.get("setting", run)),
+        seed if isinstance(seed, int) else None,
+        row,
+        float(seconds) if isinstance(seconds, int | float) else 0.0,
+        known if isinstance(known, dict) else {},
     )
-    return Table(title, tuple(columns), tuple(found))
 
 
-def _require_same(path: Path, wanted: Manifest) -> None:
-    found = read_manifest(path)
+def _is_value(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(number, int | float) for number in value)
+    return value is None or isinstance(value, str | int | float)
+
+
+def _require_same(path: Path, found: Manifest, wanted: Manifest) -> None:
     if found.experiment != wanted.experiment:
         raise ExperimentError(
             f"{str(path)!r} is the folder of {found.experiment}, not of {wanted.experiment}. "
             f"Name another folder."
+        )
+    if (found.quick, found.seeds is None) != (wanted.quick, wanted.seeds is None):
+        raise ExperimentError(
+            f"{str(path)!r} was begun {_described(found)}, not {_described(wanted)}. Ask for the "
+            f"same, or name another folder."
         )
     if found.seconds != wanted.seconds:
         raise ExperimentError(
             f"{str(path)!r} was begun with {found.seconds:g} seconds for each entry, not "
             f"{wanted.seconds:g}: rows would not compare. Ask for the same, or name another folder."
         )
+
+
+def _described(manifest: Manifest) -> str:
+    quick = "with" if manifest.quick else "without"
+    return f"{quick} --quick and with {manifest.seeds or 'no'} seeds"
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
 
 
 def _read(path: Path) -> dict[str, object]:
@@ -183,11 +217,3 @@ def _read(path: Path) -> dict[str, object]:
 
 def _json(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, indent=1, allow_nan=False).encode()
-
-
-def _text(value: Value) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else value

@@ -86,8 +86,9 @@ def _cells(subject: Subject, samples: tuple[int, ...]) -> tuple[SamplesEntry, ..
 SEQUENTIAL_VS_END_TO_END = Experiment(
     name="sequential-vs-end-to-end",
     title="ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
-    entries=_cells(RESNET32, (12_000, 24_000, 48_000, 96_000, 192_000)),
+    entries=_cells(RESNET32, (10_000, 25_000, 100_000)),
     needs="CIFAR-10 (binary) and the published ResNet-32",
+    quick=_cells(DIGITS, (1_000,)),
 )
 
 SEQUENTIAL_VS_END_TO_END_DIGITS = Experiment(
@@ -95,4 +96,5 @@ SEQUENTIAL_VS_END_TO_END_DIGITS = Experiment(
     title="The embedded digits network at 10 %: accuracy in percent against samples processed",
     entries=_cells(DIGITS, (1_000, 3_000, 10_000, 30_000)),
     seconds=60.0,
+    quick=_cells(DIGITS, (1_000,)),
 )

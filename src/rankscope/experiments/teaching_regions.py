@@ -88,4 +88,5 @@ TRAINED_REGIONS = Experiment(
     title="How do the affine regions of a network change while it learns a circle?",
     entries=tuple(TrainedRegions((16, 16), 0, steps) for steps in (0, 100, 1000)),
     seconds=120.0,
+    quick=tuple(TrainedRegions((6, 4), 0, steps) for steps in (0, 60)),
 )

@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.layers.convolution import FactorizedConv1d as FactorizedConv1d
     from rankscope.layers.convolution import FactorizedConv2d as FactorizedConv2d
     from rankscope.layers.cp_attention import CPAttention as CPAttention
+    from rankscope.layers.cp_layers import CPConv2d as CPConv2d
+    from rankscope.layers.cp_layers import CPLinear as CPLinear
+    from rankscope.layers.cp_layers import matched_rank as matched_rank
     from rankscope.layers.embedding import FactorizedEmbedding as FactorizedEmbedding
     from rankscope.layers.formats.catalogue import FORMATS as FORMATS
     from rankscope.layers.formats.format import Format as Format
@@ -49,10 +52,13 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.layers.paths import Path as Path
     from rankscope.layers.recurrent import FactorizedGRU as FactorizedGRU
     from rankscope.layers.recurrent import FactorizedLSTM as FactorizedLSTM
+    from rankscope.layers.softmax_free_attention import SoftmaxFreeAttention as SoftmaxFreeAttention
     from rankscope.layers.tunable_attention import TunableAttention as TunableAttention
 
 _HOMES = {
     "CPAttention": "cp_attention",
+    "CPConv2d": "cp_layers",
+    "CPLinear": "cp_layers",
     "Cayley": "orthogonal.parametrizations",
     "ConcatenativeSkip": "norm_preserving.skips",
     "ConvexSkip": "norm_preserving.skips",
@@ -82,11 +88,13 @@ _HOMES = {
     "ParaunitaryFactors": "orthogonal.factoring",
     "Path": "paths",
     "Permutation": "orthogonal.initialization",
+    "SoftmaxFreeAttention": "softmax_free_attention",
     "TunableAttention": "tunable_attention",
     "Uniform": "orthogonal.initialization",
     "WeightShape": "formats.format",
     "Window": "formats.format",
     "factor_paraunitary": "orthogonal.factoring",
+    "matched_rank": "cp_layers",
 }
 
 __all__ = sorted(_HOMES)

@@ -9,6 +9,8 @@ from rankscope.diagrams.parts import Index, IndexKind, Node, Region, Role
 from rankscope.layers.attention_projections import PROJECTIONS, Projections
 from rankscope.layers.linear_diagram import linear_steps
 
+SOFTMAX = Function("softmax")
+
 
 @dataclass(frozen=True)
 class MixingSketch:
@@ -20,6 +22,7 @@ class MixingSketch:
         value_legs: the channels of values and of outputs.
         cores: learned tensors among the scores.
         scale: of the scores, see `Region`.
+        function: of the scores.
     """
 
     channels: tuple[Index, ...]
@@ -27,6 +30,7 @@ class MixingSketch:
     value_legs: tuple[str, ...]
     cores: tuple[Node, ...] = ()
     scale: str | None = None
+    function: Function = SOFTMAX
 
 
 def head_indices(num_heads: int, head_size: int) -> tuple[Index, Index, Index]:
@@ -57,7 +61,8 @@ def attention_network(
         Node("V", ("m", *sketch.value_legs), Role.DATA, array="v"),
     )
     members = tuple(node.name for node in nodes[:-1])
-    maps = Region("A", members, Function("softmax"), over=("m",), scale=sketch.scale)
+    over = ("m",) if sketch.function.normalizes else ()
+    maps = Region("A", members, sketch.function, over=over, scale=sketch.scale)
     mixed = Diagram(
         "mixed",
         (queries, keys, *sketch.channels),

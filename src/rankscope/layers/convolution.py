@@ -11,6 +11,7 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.errors import LayerError
 from rankscope.layers.convolution_settings import ConvolutionSettings, check_convolution
 from rankscope.layers.cores import CoreStore, checked_cores
+from rankscope.layers.cp_components import CPComponents, cp_components
 from rankscope.layers.formats.format import Format, Ranks, WeightShape
 from rankscope.layers.paths import MergedWeight, Path, choose_path, wants_gradients
 
@@ -107,6 +108,15 @@ class FactorizedConv(nn.Module):
     def quantize(self, bits: int) -> None:
         """Keep the cores as integers of 8 or 4 bits; they no longer train."""
         self.cores.quantize(bits)
+
+    def normalized(self) -> CPComponents:
+        """Of a CP layer: its components as weights and unit vectors, largest first.
+
+        Raises:
+            LayerError: if the format is another one, or there are groups.
+        """
+        name, cores = self.format.name, self.cores.tensors()
+        return cp_components(name, cores, self.shape, self.settings.groups)[0]
 
     def diagram(self) -> Diagram:
         """The kernel of one group as a network of its cores."""

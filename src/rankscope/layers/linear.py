@@ -7,6 +7,7 @@ from torch.nn import functional
 from rankscope.diagrams.diagram import Diagram
 from rankscope.errors import LayerError
 from rankscope.layers.cores import CoreStore, checked_cores, random_cores
+from rankscope.layers.cp_components import CPComponents, cp_components
 from rankscope.layers.formats.format import Cores, Format, Ranks, WeightShape, Window
 from rankscope.layers.paths import MergedWeight, Path, choose_path, wants_gradients
 
@@ -145,6 +146,14 @@ class FactorizedLinear(nn.Module):
             LayerError: if `bits` is neither, or they are quantized already.
         """
         self.cores.quantize(bits)
+
+    def normalized(self) -> CPComponents:
+        """Of the format svd: its components as weights and unit vectors, largest first.
+
+        Raises:
+            LayerError: if the format is another one.
+        """
+        return cp_components(self.format.name, self.cores.tensors(), self.shape)[0]
 
     def diagram(self) -> Diagram:
         """The weight as a network of its cores."""

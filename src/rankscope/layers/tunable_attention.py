@@ -18,7 +18,11 @@ from rankscope.layers.attention_projections import (
 )
 from rankscope.layers.projected_attention import ProjectedAttention
 
-MAX_ENTRIES = 2**24
+MAX_MAP_ENTRIES = 2**24  # of maps that are given back, unless the caller says otherwise
+# Entries of a block over those of the projected queries: with 4, training takes twice the memory of
+# multi-head attention that never builds its maps (`python -m benchmarks tunable_attention`).
+_BLOCK_SHARE = 3
+_SMALL = 2**15  # entries that are never cut into blocks: an eighth of a megabyte
 
 
 class TunableAttention(ProjectedAttention):
@@ -38,7 +42,9 @@ class TunableAttention(ProjectedAttention):
         scale: of the scores, by default 1 / sqrt(R).
         options: dropout, layout and extra keys.
         max_entries: how many entries of scores and weighted queries may exist at once; queries are
-            then taken in blocks, which are computed again in the backward pass.
+            then taken in blocks, which are computed again in the backward pass. None for three
+            times as many as the projected queries have (32,768 at least), which keeps the memory
+            of training below twice that of multi-head attention; more is faster.
 
     Reference:
         Liu, Su & Huang (2022), Tuformer (ICLR). The forms of the core follow its released code.
@@ -51,7 +57,7 @@ class TunableAttention(ProjectedAttention):
         *,
         scale: float | None = None,
         options: AttentionOptions | None = None,
-        max_entries: int = MAX_ENTRIES,
+        max_entries: int | None = None,
     ) -> None:
         super().__init__(projections, core.num_maps, options)
         self.core = core
@@ -122,11 +128,12 @@ class TunableAttention(ProjectedAttention):
                 f"projected queries have {query.shape[-1]}."
             )
         entries = query.shape[0] * query.shape[1] * key.shape[1] * self.num_maps
-        if maps is Maps.EACH and entries > self.max_entries:
+        limit = self.max_entries or MAX_MAP_ENTRIES
+        if maps is Maps.EACH and entries > limit:
             raise TooLargeError(
                 what="TunableAttention: returning every map",
                 entries=entries,
-                limit=self.max_entries,
+                limit=limit,
                 instead="Ask for their average, or raise max_entries.",
             )
         return self._blocks(query, key, value, mask, maps)
@@ -137,7 +144,8 @@ class TunableAttention(ProjectedAttention):
         """All at once if it fits, else some samples at a time, and if one is too large, queries."""
         # What one query needs: its scores, and itself weighted for each map.
         each = self.num_maps * (key.shape[1] + query.shape[2])
-        fitting = max(1, self.max_entries // each)
+        limit = self.max_entries or max(_SMALL, _BLOCK_SHARE * query.numel())
+        fitting = max(1, limit // each)
         batch, num_queries, _ = query.shape
         if batch * num_queries <= fitting:
             return self._attend(query, key, value, mask, maps)
@@ -172,7 +180,17 @@ class TunableAttention(ProjectedAttention):
         """As `_attend`, but the maps are not kept for the backward pass."""
         if not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._attend(query, key, value, mask, maps)
-        mixed: Mixed = checkpoint(self._attend, query, key, value, mask, maps, use_reentrant=False)
+        mixed: Mixed = checkpoint(
+            self._attend,
+            query,
+            key,
+            value,
+            mask,
+            maps,
+            use_reentrant=False,
+            # The state of a generator is 5 kB for each block, and only dropout draws.
+            preserve_rng_state=self.training and self.dropout > 0,
+        )
         return mixed
 
 

@@ -1,18 +1,13 @@
 """Certified accuracy over the radius, with the attack's curve above it.
 
-The true robust accuracy lies between both. Drawn with matplotlib, which is imported only when a
-picture is asked for; the same certification gives the same bytes.
+The true robust accuracy lies between both. The same certification gives the same bytes.
 """
 
-from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from rankscope.auditing.plan_picture import DOTS_PER_INCH, FACTS, SETTINGS
+from rankscope.diagrams.pictures.figure_file import write_figure
 from rankscope.diagrams.pictures.themes import LIGHT
-from rankscope.errors import MissingExtraError, OutputError
-from rankscope.files import write_atomically
 from rankscope.robustness.certification import Certification
 
 _INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")
@@ -27,24 +22,7 @@ def draw_certification(certification: Certification, path: Path | str) -> Path:
         OutputError: if the ending is none of these, or the file cannot be written.
         MissingExtraError: if matplotlib is not installed.
     """
-    target = Path(path)
-    if target.suffix not in FACTS:
-        raise OutputError(
-            f"certify draws {', '.join(FACTS)}, got {target.name!r}; choose one of these endings."
-        )
-    try:
-        matplotlib = import_module("matplotlib")
-    except ImportError as error:
-        raise MissingExtraError(
-            what="Drawing a certification", package="matplotlib", extra="draw"
-        ) from error
-    buffer = BytesIO()
-    with matplotlib.rc_context(SETTINGS):
-        _figure(certification).savefig(
-            buffer, format=target.suffix[1:], dpi=DOTS_PER_INCH, metadata=FACTS[target.suffix]
-        )
-    write_atomically(target, buffer.getvalue())
-    return target
+    return write_figure(path, lambda: _figure(certification), what="a certification")
 
 
 # Matplotlib's classes can only be named where it is imported; hence Any.
@@ -72,8 +50,7 @@ def _figure(found: Certification) -> Any:
     )
     axes.tick_params(colors=_MUTED)
     axes.grid(color=_MUTED, alpha=0.15, linewidth=0.6)
-    for name, spine in axes.spines.items():
-        spine.set_visible(name in ("left", "bottom"))
+    for spine in axes.spines.values():
         spine.set_color(_MUTED)
-    axes.legend(frameon=False, labelcolor=_INK)
+    axes.legend(labelcolor=_INK)
     return figure

@@ -121,22 +121,10 @@ class Lipschitz(Method):
 
 
 @dataclass(frozen=True)
-class Intervals(Method):
-    """Interval bound propagation: fast, and loose for networks that were not trained for it."""
+class BoundPropagation(Method):
+    """Lower bounds on margins over the whole ball, for networks of any layers that are known."""
 
-    @property
-    def name(self) -> str:
-        return "intervals"
-
-    def prove(
-        self,
-        model: nn.Module,
-        samples: Samples,
-        threats: Sequence[Threat],
-        report: Report = ignore,
-    ) -> Proof:
-        return _prove_by_bounds(self, model, samples, threats, report)
-
+    @abstractmethod
     def bounds(
         self,
         graph: Graph,
@@ -146,12 +134,59 @@ class Intervals(Method):
         rows: Tensor,
     ) -> Tensor:
         """A lower bound on rows · output, (batch, rows)."""
+
+    def prove(
+        self,
+        model: nn.Module,
+        samples: Samples,
+        threats: Sequence[Threat],
+        report: Report = ignore,
+    ) -> Proof:
+        double = copy.deepcopy(model).double()
+        shape = tuple(samples.inputs.shape[1:])
+        graph, meanings = read_meanings(double, shape, dtype=torch.float64)
+        spreads = unit_spreads(graph, meanings, threats[0].norm)
+        is_right = samples.outputs.argmax(dim=1) == samples.labels
+        slack = rounding(samples.outputs)
+        holds = torch.zeros(len(threats), len(samples.labels), dtype=torch.bool)
+        batches = [
+            (at, chosen)
+            for at in range(len(threats))
+            for chosen in torch.split(is_right.nonzero().flatten(), _BATCH_SIZE)
+        ]
+        with torch.no_grad():
+            for done, (at, chosen) in enumerate(batches, start=1):
+                threat, inputs = threats[at], samples.inputs[chosen].double()
+                ball = Ball(inputs, threat.radius, threat.norm, threat.pixels)
+                rows = _margin_rows(samples.outputs[chosen], samples.labels[chosen])
+                below = self.bounds(graph, meanings, ball, spreads, rows)
+                holds[at, chosen] = (below > slack[chosen]).all(dim=1)
+                report(Progress("certifying", done, len(batches)))
+        return Proof(holds, None, ("inference mode", "bounds in float64", _ROUNDED))
+
+
+@dataclass(frozen=True)
+class Intervals(BoundPropagation):
+    """Interval bound propagation: fast, and loose for networks that were not trained for it."""
+
+    @property
+    def name(self) -> str:
+        return "intervals"
+
+    def bounds(
+        self,
+        graph: Graph,
+        meanings: tuple[Meaning, ...],
+        ball: Ball,
+        spreads: Mapping[Value, Tensor],
+        rows: Tensor,
+    ) -> Tensor:
         boxes = propagate_intervals(graph, meanings, ball, spreads)
         return lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False)
 
 
 @dataclass(frozen=True)
-class LinearBounds(Method):
+class LinearBounds(BoundPropagation):
     """Linear bounds, propagated backwards from the margins (CROWN), never worse than intervals.
 
     Args:
@@ -165,15 +200,6 @@ class LinearBounds(Method):
     def name(self) -> str:
         return "linear-bounds"
 
-    def prove(
-        self,
-        model: nn.Module,
-        samples: Samples,
-        threats: Sequence[Threat],
-        report: Report = ignore,
-    ) -> Proof:
-        return _prove_by_bounds(self, model, samples, threats, report)
-
     def bounds(
         self,
         graph: Graph,
@@ -182,43 +208,12 @@ class LinearBounds(Method):
         spreads: Mapping[Value, Tensor],
         rows: Tensor,
     ) -> Tensor:
-        """A lower bound on rows · output, (batch, rows)."""
         propagate = propagate_intervals if self.inner_intervals else propagate_linear_bounds
         boxes = propagate(graph, meanings, ball, spreads)
         return torch.maximum(
             lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False),
             lower_bounds(graph, meanings, ball, boxes, rows),
         )
-
-
-def _prove_by_bounds(
-    method: Intervals | LinearBounds,
-    model: nn.Module,
-    samples: Samples,
-    threats: Sequence[Threat],
-    report: Report,
-) -> Proof:
-    double = copy.deepcopy(model).double()
-    shape = tuple(samples.inputs.shape[1:])
-    graph, meanings = read_meanings(double, shape, dtype=torch.float64)
-    spreads = unit_spreads(graph, meanings, threats[0].norm)
-    is_right = samples.outputs.argmax(dim=1) == samples.labels
-    slack = rounding(samples.outputs)
-    holds = torch.zeros(len(threats), len(samples.labels), dtype=torch.bool)
-    batches = [
-        (at, chosen)
-        for at in range(len(threats))
-        for chosen in torch.split(is_right.nonzero().flatten(), _BATCH_SIZE)
-    ]
-    with torch.no_grad():
-        for done, (at, chosen) in enumerate(batches, start=1):
-            threat, labels = threats[at], samples.labels[chosen]
-            ball = Ball(samples.inputs[chosen].double(), threat.radius, threat.norm, threat.pixels)
-            rows = _margin_rows(samples.outputs[chosen], labels)
-            below = method.bounds(graph, meanings, ball, spreads, rows)
-            holds[at, chosen] = (below > slack[chosen]).all(dim=1)
-            report(Progress("certifying", done, len(batches)))
-    return Proof(holds, None, ("inference mode", "bounds in float64", _ROUNDED))
 
 
 def _margin_rows(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -26,6 +26,15 @@ class Batch:
         """How many samples the batch holds."""
         return len(self.inputs)
 
+    def part(self, chosen: slice) -> "Batch":
+        """Some of the samples."""
+        return Batch(self.inputs[chosen], None if self.targets is None else self.targets[chosen])
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same samples on a device."""
+        targets = None if self.targets is None else self.targets.to(device)
+        return Batch(self.inputs.to(device), targets)
+
 
 @dataclass(frozen=True, eq=False)
 class TensorData:

@@ -21,7 +21,7 @@ from rankscope.training.history import Record, from_plain, to_plain, write_metri
 
 FILE = "checkpoint.safetensors"
 METRICS = "metrics.jsonl"
-_MODEL, _OPTIMIZER = "model/", "optimizer/"
+_MODEL, _OPTIMIZER, _BEST = "model/", "optimizer/", "best/"
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,22 @@ class Checkpoint:
         optimizer: torch.optim.Optimizer,
         names: Mapping[str, nn.Parameter],
         position: Position,
+        best: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Write the whole run, and its records as metrics.jsonl for readers.
+
+        Args:
+            model: with its weights now.
+            optimizer: with its state now.
+            names: of the parameters that are trained.
+            position: of the run.
+            best: the state of the model after its best epoch; None if none is kept.
 
         Raises:
             CheckpointError: if the model's state holds anything but tensors.
         """
-        tensors = {_MODEL + name: value for name, value in _state(model).items()}
+        tensors = {_MODEL + name: value for name, value in model_state(model).items()}
+        tensors.update({_BEST + name: value for name, value in (best or {}).items()})
         for name, parameter in names.items():
             for key, value in optimizer.state.get(parameter, {}).items():
                 if value is not None:  # what SGD without momentum keeps
@@ -124,6 +133,16 @@ class Checkpoint:
             ) from error
         return position
 
+    def best(self) -> dict[str, Tensor] | None:
+        """The best state that was written, after `restore`; None if none was kept."""
+        path = self._folder / FILE
+        if not path.is_file():
+            return None
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name.startswith(_BEST)]  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in names}
+        return _below(tensors, _BEST) or None
+
     def _require_same(self, state: Mapping[str, object]) -> None:
         for key, wanted in self._identity.items():
             if state.get(key) != wanted:
@@ -133,7 +152,12 @@ class Checkpoint:
                 )
 
 
-def _state(model: nn.Module) -> dict[str, Tensor]:
+def model_state(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a model, of which only tensors can be kept.
+
+    Raises:
+        CheckpointError: if the model's state holds anything but tensors.
+    """
     state = model.state_dict()
     for name, value in state.items():
         if not isinstance(value, Tensor):

@@ -1,7 +1,8 @@
 """Data sets for training and testing, all behind one interface.
 
 `digits` comes with scikit-learn; the others are read from a folder that holds them in their public
-formats, as `--data` or the environment variable RANKSCOPE_DATA names it.
+formats, as `--data` or the environment variable RANKSCOPE_DATA names it, or downloaded. Texts and
+sentence pairs are in `text_data` and `translation_data`.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rankscope.architectures.models.published_weights import ENVIRONMENT, data_folders
 from rankscope.errors import DataError, MissingExtraError
 from rankscope.training.augmentation import (
     IMAGENET_NORMALIZATION,
@@ -22,6 +22,7 @@ from rankscope.training.augmentation import (
 from rankscope.training.batches import TensorData
 from rankscope.training.readers.cifar import read_cifar10
 from rankscope.training.readers.idx import read_idx
+from rankscope.training.sources import RemoteFile, Source
 
 _GREY = Normalization((0.0,), (1.0,))  # bytes to 0..1
 _TRAINING_DIGITS = 1437  # of 1797
@@ -52,26 +53,13 @@ def load_data_set(name: str, folder: Path | None = None) -> DataSet:
         folder: that holds it; None for the one that RANKSCOPE_DATA names.
 
     Raises:
-        DataError: if there is no such data set, its files are not there (the message says how to
-            get them), or they are corrupt.
+        DataError: if there is no such data set, its files are not there and cannot be downloaded
+            (the message says how to get them), or they are corrupt.
         MissingExtraError: if digits are asked for without scikit-learn.
     """
     if name not in _LOADERS:
         raise DataError(f"There is no data set {name!r}; choose one of {', '.join(_LOADERS)}.")
     return _LOADERS[name](folder)
-
-
-def _folder(data: Path | None, needed: str, how: str) -> Path:
-    """The folder below a data folder that holds one data set."""
-    folders = data_folders(data)
-    for folder in folders:
-        if (folder / needed).is_dir():
-            return folder / needed
-    where = ", ".join(str(folder) for folder in folders) or "no folder, as none was named"
-    raise DataError(
-        f"There is no folder {needed!r} (looked in: {where}). {how} Name the folder above it with "
-        f"--data or {ENVIRONMENT}."
-    )
 
 
 def _digits(folder: Path | None) -> DataSet:
@@ -95,11 +83,9 @@ def _digits(folder: Path | None) -> DataSet:
     )
 
 
-def _mnist_like(name: str, folder_name: str, source: str) -> Callable[[Path | None], DataSet]:
+def _mnist_like(name: str, source: Source) -> Callable[[Path | None], DataSet]:
     def load(folder: Path | None) -> DataSet:
-        where = _folder(
-            folder, f"{folder_name}/raw", f"{source}, and put its four idx files (or .gz) there."
-        )
+        where = source.locate(folder)
         train = _labelled(where, "train")
         return DataSet(name, train, _labelled(where, "t10k"), num_classes=10)
 
@@ -123,12 +109,7 @@ def _present(path: Path) -> Path:
 
 
 def _cifar10(folder: Path | None) -> DataSet:
-    where = _folder(
-        folder,
-        "cifar-10-batches-bin",
-        "Get cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it "
-        "there.",
-    )
+    where = _CIFAR10.locate(folder)
     train = _joined([where / f"data_batch_{number}.bin" for number in range(1, 6)], PadCropFlip())
     return DataSet("cifar10", train, _joined([where / "test_batch.bin"]), num_classes=10)
 
@@ -139,15 +120,57 @@ def _joined(paths: list[Path], augment: Augmentation | None = None) -> TensorDat
     return TensorData(images, labels, augment, IMAGENET_NORMALIZATION)
 
 
+def _idx_files(address: str, checksums: dict[str, str]) -> tuple[RemoteFile, ...]:
+    return tuple(
+        RemoteFile(f"{address}/{name}-ubyte.gz", f"md5:{checksum}")
+        for name, checksum in checksums.items()
+    )
+
+
+_MNIST = Source(
+    "MNIST/raw",
+    "Get MNIST, for example from https://github.com/cvdfoundation/mnist, and put its four idx "
+    "files (or .gz) there.",
+    _idx_files(
+        "https://storage.googleapis.com/cvdf-datasets/mnist",
+        {
+            "train-images-idx3": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    ),
+)
+_FASHION_MNIST = Source(
+    "FashionMNIST/raw",
+    "Get it from https://github.com/zalandoresearch/fashion-mnist, and put its four idx files (or "
+    ".gz) there.",
+    _idx_files(
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+        {
+            "train-images-idx3": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+)
+_CIFAR10_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
+_CIFAR10 = Source(
+    "cifar-10-batches-bin",
+    "Get cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it "
+    "there.",
+    (
+        RemoteFile(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            "md5:c32a1d4ab5d03f1284b67883e8d87530",
+            tuple(f"cifar-10-batches-bin/{name}" for name in _CIFAR10_FILES),
+        ),
+    ),
+)
 _LOADERS: dict[str, Callable[[Path | None], DataSet]] = {
     "digits": _digits,
-    "mnist": _mnist_like(
-        "mnist", "MNIST", "Get MNIST, for example from https://github.com/cvdfoundation/mnist"
-    ),
-    "fashion-mnist": _mnist_like(
-        "fashion-mnist",
-        "FashionMNIST",
-        "Get it from https://github.com/zalandoresearch/fashion-mnist",
-    ),
+    "mnist": _mnist_like("mnist", _MNIST),
+    "fashion-mnist": _mnist_like("fashion-mnist", _FASHION_MNIST),
     "cifar10": _cifar10,
 }

@@ -39,13 +39,16 @@ class History:
         records: one for each epoch.
         samples: processed in all.
         seconds: spent in all.
-        is_complete: all epochs (or samples) were run; False if the seconds ended it.
+        is_complete: all epochs (or samples) were run, or the score no longer improved; False if
+            the seconds ended it.
+        best_epoch: whose weights the model has now; None for the last step's.
     """
 
     records: tuple[Record, ...]
     samples: int
     seconds: float
     is_complete: bool
+    best_epoch: int | None = None
 
 
 def write_metrics(path: Path, records: Sequence[Record]) -> None:

@@ -16,8 +16,6 @@ class PiecewiseLinear(Schedule):
 
     Args:
         points: (share of the run, factor), with shares that rise from 0 to 1.
-        by_clock: the share is that of the seconds allowed if more of those are spent, for runs
-            that end by the clock; such a run is not repeated to the bit.
 
     Example:
         >>> PiecewiseLinear().factor(Spent(epoch=0, steps=0.2, seconds=0.0))
@@ -28,7 +26,6 @@ class PiecewiseLinear(Schedule):
     """
 
     points: tuple[tuple[float, float], ...] = RISE_AND_FALL
-    by_clock: bool = False
 
     def __post_init__(self) -> None:
         shares = [share for share, _ in self.points]
@@ -40,8 +37,7 @@ class PiecewiseLinear(Schedule):
 
     def factor(self, spent: Spent) -> float:
         """The factor of the step that comes next."""
-        share = max(spent.steps, spent.seconds) if self.by_clock else spent.steps
         for (before, low), (after, high) in pairwise(self.points):
-            if share <= after:
-                return low + (high - low) * (share - before) / (after - before)
+            if spent.steps <= after:
+                return low + (high - low) * (spent.steps - before) / (after - before)
         return self.points[-1][1]

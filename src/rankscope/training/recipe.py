@@ -3,12 +3,14 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from rankscope.errors import TrainingError
+from rankscope.training.early_stop import EarlyStop, StopAt
+from rankscope.training.precision import FullPrecision, Precision
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,9 @@ class Recipe:
         max_seconds: the run ends with the step during which they are over; it can be resumed. They
             are those of `working_seconds`, which other work on the machine does not use up.
         max_samples: the run ends with the step that reaches this many samples.
+        early_stop: the run ends when a score no longer improves, or reaches a value; None for
+            never.
+        precision: of the forward pass.
 
     Raises:
         TrainingError: if a number is not of its kind.
@@ -151,6 +156,9 @@ class Recipe:
     seed: int = 0
     max_seconds: float | None = None
     max_samples: int | None = None
+    # Not in the representation, by which checkpoints of version 0.1.0 know their run.
+    early_stop: EarlyStop | StopAt | None = field(default=None, repr=False)
+    precision: Precision = field(default=FullPrecision(), repr=False)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "learning_rate", *_LIMITS):

@@ -26,6 +26,11 @@ COUNTS = {
     "resnet44": 658_586,
     "resnet56": 853_018,
     "vgg16-bn": 15_253_578,
+    "wide-resnet-28-10": 36_479_194,
+    "cp-digits": 18_982,
+    "cp-resnet20": 267_281,
+    "cp-vgg16-bn": 15_237_875,
+    "cp-wide-resnet-28-10": 36_443_520,
     "lstm-language-model": 33_278 * 201 + 2 * 4 * 200 * 402,
     "small-gpt": (65 + 256) * 384 + 6 * (12 * 384**2 + 13 * 384) + 2 * 384,
     "bert-encoder": 109_482_240,
@@ -36,9 +41,10 @@ COUNTS = {
 
 def example(name: str) -> torch.Tensor:
     """A batch of two that the network takes."""
+    name = name.removeprefix("cp-")
     if name == "digits":
         return torch.rand(2, 1, 8, 8)
-    if name.startswith(("resnet", "vgg")):
+    if name.startswith(("resnet", "vgg", "wide")):
         return torch.randn(2, 3, 32, 32)
     return spell(["ab", "cde"]) if name == "letter-to-phoneme" else torch.ones(2, 4).long()
 

@@ -16,6 +16,22 @@ def test_groups_of_two_are_max_min(half: int, seed: int) -> None:
 
 
 @settings(deadline=None)
+@given(half=st.integers(1, 5), scale=st.integers(-30, 30), seed=st.integers(0, 2**32))
+def test_outputs_and_gradients_are_those_that_came_in_to_the_bit(
+    half: int, scale: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    inputs, upstream = torch.randn(2, 3, 2 * half, 4, generator=generator).unbind()
+    inputs = (inputs * 2.0**scale).requires_grad_()
+    outputs = MaxMin()(inputs)
+    (gradients,) = torch.autograd.grad(outputs, inputs, upstream)
+    for after, before in ((outputs, inputs), (gradients, upstream)):
+        for part in range(2):  # each pair, in one order or the other
+            pairs = [t.unflatten(1, (2, -1)).sort(dim=1).values[:, part] for t in (after, before)]
+            assert torch.equal(*pairs)
+
+
+@settings(deadline=None)
 @given(size=st.integers(1, 4), groups=st.integers(1, 4), seed=st.integers(0, 2**32))
 def test_the_members_of_a_group_stand_a_number_of_groups_apart(
     size: int, groups: int, seed: int

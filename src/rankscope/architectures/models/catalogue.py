@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from rankscope.architectures.models.cp_networks import with_cp_layers
 from rankscope.architectures.models.digits import DigitsNetwork
 from rankscope.architectures.models.encoder import MINILM, Encoder, EncoderSizes
 from rankscope.architectures.models.language_model import RecurrentLanguageModel
@@ -15,6 +16,7 @@ from rankscope.architectures.models.residual import ResNet
 from rankscope.architectures.models.small_gpt import SmallGPT, from_gpt2
 from rankscope.architectures.models.vgg import VGG16
 from rankscope.architectures.models.weight_files import load_weights, read_weights
+from rankscope.architectures.models.wide_resnet import WideResNet
 from rankscope.errors import RequestError
 
 
@@ -27,6 +29,10 @@ def _transformer() -> nn.Module:
     return _with_weights("transformer", model, embedded_weights("transformer"))
 
 
+def _with_cp_layers(network: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    return lambda: with_cp_layers(network())
+
+
 # Untrained, except for the two whose weights come with the package: digits and transformer.
 BUILT_IN: dict[str, Callable[[], nn.Module]] = {
     "digits": _digits,
@@ -36,6 +42,12 @@ BUILT_IN: dict[str, Callable[[], nn.Module]] = {
     "resnet44": partial(ResNet, 44),
     "resnet56": partial(ResNet, 56),
     "vgg16-bn": VGG16,
+    "wide-resnet-28-10": partial(WideResNet, 28, 10),
+    # With as many parameters, in CP layers all but the first and the last.
+    "cp-digits": _with_cp_layers(DigitsNetwork),
+    "cp-resnet20": _with_cp_layers(partial(ResNet, 20)),
+    "cp-vgg16-bn": _with_cp_layers(VGG16),
+    "cp-wide-resnet-28-10": _with_cp_layers(partial(WideResNet, 28, 10)),
     # The words of WikiText-2, in the sizes that PyTorch's example takes by default.
     "lstm-language-model": partial(RecurrentLanguageModel, 33278, is_tied=True),
     # The characters of Shakespeare's plays, in the sizes of nanoGPT's smallest example.

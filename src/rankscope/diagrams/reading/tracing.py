@@ -72,6 +72,11 @@ class StandIn(fx.Proxy):
         """Never: nothing is run."""
         return False
 
+    @property
+    def is_nested(self) -> bool:
+        """Never: every axis has one size."""
+        return False
+
     def size(self, dim: int | None = None) -> torch.Size | int:
         """Size of one axis, or of all."""
         return self.shape if dim is None else self.shape[dim]

@@ -26,10 +26,11 @@ class MaxMin(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """(batch, channels, …) to the same."""
         first, second = halves(type(self).__name__, inputs)
-        # Not torch.maximum, which halves the gradients of equal entries, such as dark pixels.
-        is_larger = first >= second
-        larger = torch.where(is_larger, first, second)
-        return torch.cat([larger, torch.where(is_larger, second, first)], dim=1)
+        # Not torch.maximum, which halves the gradients of equal entries, such as dark pixels; and
+        # not torch.where, which takes three times as long. With weights 0 and 1, lerp is exact.
+        is_larger = (first >= second).to(inputs.dtype)
+        ordered = torch.lerp(second, first, is_larger), torch.lerp(first, second, is_larger)
+        return torch.cat(ordered, dim=1)
 
 
 class GroupSort(nn.Module):

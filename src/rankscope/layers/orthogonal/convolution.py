@@ -21,6 +21,7 @@ from rankscope.layers.orthogonal.strided import OrthogonalKernel, unique_kernel
 
 Sizes = int | Sequence[int]
 Padding = Literal["auto"] | Sizes
+_CAYLEY, _PERMUTATION = Cayley(), Permutation()
 
 
 class _OrthogonalConv(nn.Module):
@@ -41,8 +42,8 @@ class _OrthogonalConv(nn.Module):
         bias: bool = True,
         padding_mode: str = "circular",
         *,
-        parametrization: Parametrization | None = None,
-        initialization: Initialization | None = None,
+        parametrization: Parametrization = _CAYLEY,
+        initialization: Initialization = _PERMUTATION,
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
@@ -58,8 +59,8 @@ class _OrthogonalConv(nn.Module):
             self.kernel_size,
             self.stride,
             groups,
-            Cayley() if parametrization is None else parametrization,
-            Permutation() if initialization is None else initialization,
+            parametrization,
+            initialization,
         )
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self._kept = KeptWeight()

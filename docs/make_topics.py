@@ -1,0 +1,77 @@
+"""Make docs/topics, a page for each topic of `rankscope explain`: `make topics`.
+
+Numbers that are the same on every machine are on the page as they are; those that depend on the
+machine (times, what training ended with) stand between two comments, and no test compares them.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankscope.constructions.topic import Shown, Topic, Value, written
+from rankscope.experiments.topics.catalogue import GROUPS, TOPICS
+from rankscope.files import write_atomically
+
+FOLDER = Path(__file__).parent / "topics"
+_MEASURED = re.compile(r"<!-- measured -->\n.*?<!-- end of measured -->\n", re.DOTALL)
+
+
+def page(topic: Topic, shown: Shown) -> str:
+    """One topic as Markdown."""
+    reference = topic.reference
+    lines = [f"# {topic.title}", "", topic.statement, "", f"Reference: {reference}."]
+    if reference.assumptions:
+        lines += ["", f"Assumes: {'; '.join(reference.assumptions)}."]
+    lines += ["", "```", f"rankscope explain {topic.name}", "```", ""]
+    lines += _table(shown.numbers)
+    if shown.measured:
+        lines += ["<!-- measured -->", "Measured on the machine that made this page:", ""]
+        lines += [*_table(shown.measured), "<!-- end of measured -->", ""]
+    for name in shown.pictures:
+        lines += [f"![{topic.title}: {name}]({topic.name}-{name}.svg)", ""]
+    return "\n".join(lines)
+
+
+def _table(numbers: Mapping[str, Value]) -> list[str]:
+    rows = [(_cell(name), _cell(written(value))) for name, value in numbers.items()]
+    return ["| what | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
+
+
+def _cell(text: str) -> str:
+    """Bars would end the cell."""
+    return text.replace("|", r"\|")
+
+
+def index() -> str:
+    """The list of all pages."""
+    lines = [
+        "# Topics",
+        "",
+        "What networks are made of, one statement and one small run at a time.",
+    ]
+    lines += ["`rankscope explain TOPIC` makes the same numbers and pictures; these pages are made"]
+    lines += ["by docs/make_topics.py.", ""]
+    for group, topics in GROUPS.items():
+        lines += [f"## {group}", ""]
+        lines += [f"- [{topic.title}]({topic.name}.md)" for topic in topics]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def comparable(text: str) -> str:
+    """A page without what depends on the machine."""
+    return _MEASURED.sub("", text)
+
+
+def main() -> None:
+    """Run every topic, draw its pictures and write its page."""
+    FOLDER.mkdir(exist_ok=True)
+    for topic in TOPICS.values():
+        shown = topic.run()
+        topic.draw(shown, FOLDER)
+        write_atomically(FOLDER / f"{topic.name}.md", page(topic, shown).encode())
+    write_atomically(FOLDER / "README.md", index().encode())
+
+
+if __name__ == "__main__":
+    main()

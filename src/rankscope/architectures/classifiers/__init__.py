@@ -1,0 +1,1 @@
+"""Image classifiers whose scores are tensor networks: a train, a sum of products, a tree."""

@@ -1,0 +1,1 @@
+"""Networks of chosen degree: products of linear maps, chains of attention, mixers."""

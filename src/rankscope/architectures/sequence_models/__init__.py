@@ -1,0 +1,1 @@
+"""Transformers of any form of attention: language, translation, pixels."""

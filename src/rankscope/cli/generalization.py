@@ -1,0 +1,160 @@
+"""`rankscope generalization`: how far a network can be compressed, and what that promises."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from rankscope.cli import console
+from rankscope.cli.options import Json
+from rankscope.errors import OutputError, RequestError
+from rankscope.files import write_atomically
+
+T = TypeVar("T")
+
+
+def run(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="package.module:factory, or a built-in network (digits, cp-digits, cp-vgg16-bn, "
+            "…).",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="What the model was trained on: digits, mnist, fashion-mnist, cifar10, a folder "
+            "with the model's data set, or a .safetensors or .npz file of inputs and labels.",
+            show_default=False,
+        ),
+    ],
+    margin: Annotated[
+        float, typer.Option(help="Of scores, that the compression may use up.")
+    ] = 1.0,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="A .safetensors file, or a state dict saved by torch (weights only)."),
+    ] = None,
+    search: Annotated[
+        str,
+        typer.Option(
+            help="Of ranks: direct or paper (proved on the sample), or measured (checked on it)."
+        ),
+    ] = "direct",
+    form: Annotated[
+        str, typer.Option(help="Of the properties of layers: triangle or exact.")
+    ] = "triangle",
+    tolerance: Annotated[
+        str, typer.Option(help="How near outputs must stay: inf, l2, or paper (as published).")
+    ] = "inf",
+    bits: Annotated[int, typer.Option(help="Of a number, in the rigorous bound: 2..16.")] = 8,
+    tried: Annotated[
+        int, typer.Option(min=1, help="Settings tried on these samples, this one included.")
+    ] = 1,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Only the first N training samples.")
+    ] = None,
+    jacobians: Annotated[
+        int, typer.Option(min=0, help="Samples for the bound of Arora et al.; 0 leaves it out.")
+    ] = 16,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write generalization.json and .svg into this folder."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Bound a classifier's error by how far it can be compressed on its training samples.
+
+    Samples are the training part of a data set. Bounds named "order" leave out constants and show
+    trends; the one named "rigorous" holds as it stands, for the compressed, quantized network.
+    """
+    from rankscope.cli.certify_inputs import read_network, read_samples
+    from rankscope.cli.generalization_choices import FORMS, SEARCHES, TOLERANCES
+    from rankscope.generalization.analysis import Options, analyse
+    from rankscope.generalization.finite_class import Quantization
+    from rankscope.generalization.rank_search import Search
+    from rankscope.generalization.sample import Sample, require_margin
+
+    require_margin(margin)
+    mode = _choose("--search", search, SEARCHES)
+    options = Options(
+        search=Search(
+            mode, _choose("--form", form, FORMS), _choose("--tolerance", tolerance, TOLERANCES)
+        ),
+        is_measured=search == "measured",
+        quantization=Quantization(bits),
+        num_settings=tried,
+        num_jacobians=jacobians,
+    )
+    labelled = read_samples(data, model, samples, part="train")
+    network = read_network(model, weights, data, labelled)
+    with console.reporting("generalization") as report:
+        sample = Sample(labelled.inputs, labelled.labels)
+        found = analyse(network, sample, margin, options=options, report=report)
+    document = {"model": model, "data": data, **found.to_dict()}
+    if output is not None:
+        _write(output, document, found)
+    if as_json:
+        console.print_json(document)
+    else:
+        _print(document)
+        if output is not None:
+            print(output)
+
+
+def _choose(option: str, text: str, known: Mapping[str, T]) -> T:
+    if text not in known:
+        raise RequestError(f"{option} takes one of {', '.join(known)}, got {text!r}.")
+    return known[text]
+
+
+def _write(folder: Path, document: dict[str, Any], found: Any) -> None:
+    from rankscope.generalization.figures import draw_properties
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot make the folder {str(folder)!r}: {error.strerror}.") from error
+    draw_properties(found, folder / "generalization.svg")
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    write_atomically(folder / "generalization.json", f"{text}\n".encode())
+
+
+def _print(document: dict[str, Any]) -> None:
+    rows = [("layer", "rank", "kept", "t", "xi", "cushion")]
+    rows += [
+        (
+            layer["name"],
+            f"{layer['rank']:,}",
+            f"{layer['kept_rank']:,}",
+            *(_number(layer[name]) for name in ("t", "xi", "cushion")),
+        )
+        for layer in document["layers"]
+    ]
+    console.print_columns(rows, numbers=(1, 2, 3, 4, 5))
+    check = document["deviation_check"]
+    print(
+        f"\ng is within {document['deviation']:.4g} of f on {document['samples']:,} samples "
+        f"(proved: {_number(check['bound'])}); {check['num_changed']} classes changed\n"
+    )
+    bounds = [("bound", "value", "", "source")]
+    bounds += [
+        (
+            bound["name"],
+            _number(bound["value"]),
+            "vacuous" if bound["vacuous"] else "",
+            f"{bound['theorem']['citation']}, {bound['theorem']['label']}",
+        )
+        for bound in document["bounds"]
+    ]
+    console.print_columns(bounds, numbers=(1,))
+    for refused in document["refused"]:
+        print(f"{refused['name']}: left out. {refused['reason']}")
+
+
+def _number(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.4g}"

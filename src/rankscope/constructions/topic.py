@@ -1,0 +1,81 @@
+"""What a topic of `rankscope explain` is: a statement, its source, and a run that shows it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankscope.errors import OutputError
+from rankscope.theorem import Theorem
+
+Value = bool | int | float | str | list[int] | list[float]
+# Writes a picture to the path it is given; the ending chooses the format.
+Picture = Callable[[Path], object]
+
+
+def written(value: Value) -> str:
+    """A value in words and four digits, the same on every machine.
+
+    Example:
+        >>> written(True), written(31460), written(0.123456), written([1, 2.5])
+        ('yes', '31,460', '0.1235', '1, 2.5')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        # No minus before a zero, whose sign is rounding.
+        return f"{value:.4g}" if value else "0"
+    return value if isinstance(value, str) else ", ".join(map(written, value))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the run of a topic found.
+
+    Args:
+        numbers: the same on every machine, but for rounding.
+        measured: numbers that depend on the machine: times, and what training ended with.
+        pictures: by file name, without ending.
+    """
+
+    numbers: Mapping[str, Value]
+    measured: Mapping[str, Value] = field(default_factory=dict)
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One thing to explain.
+
+    Args:
+        name: what is typed after `rankscope explain`.
+        title: a few words.
+        statement: what is true, in plain words; paragraphs are apart by an empty line.
+        reference: where it is from.
+        run: a small run that shows it, in seconds.
+    """
+
+    name: str
+    title: str
+    statement: str
+    reference: Theorem
+    run: Callable[[], Shown]
+
+    def draw(self, shown: Shown, folder: Path, *, ending: str = ".svg") -> dict[str, Path]:
+        """Write the pictures of a run into a folder, under the topic's name and their own.
+
+        The folder is made if it is not there.
+
+        Raises:
+            OutputError: if the folder or a file cannot be written, or the ending is unknown.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise OutputError(f"Cannot make the folder {str(folder)!r}: {reason}.") from error
+        paths = {name: folder / f"{self.name}-{name}{ending}" for name in shown.pictures}
+        for name, path in paths.items():
+            shown.pictures[name](path)
+        return paths

@@ -1,0 +1,1 @@
+"""The topics of `rankscope explain`; `catalogue` has them all."""

@@ -1,0 +1,50 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from rankscope.cli.main import main
+from rankscope.experiments.topics.catalogue import TOPICS
+
+
+def test_without_a_topic_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in TOPICS)
+    assert main(["explain", "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["topics"]
+    assert [name for group in groups.values() for name in group] == list(TOPICS)
+
+
+def test_a_topic_is_explained_in_words_and_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "attention-example", "-o", str(tmp_path / "pictures")]) == 0
+    text = capsys.readouterr().out
+    assert "0.88, 0.12" in text
+    assert "Reference: Levine et al. (2022)" in text
+    picture = tmp_path / "pictures" / "attention-example-steps.svg"
+    assert text.splitlines()[-1] == str(picture)
+    assert picture.is_file()
+
+
+def test_assumptions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "recurrent-attention"]) == 0
+    assert "Assumes: inner products" in capsys.readouterr().out
+
+
+def test_json_has_the_promised_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "multi-head-attention", "-o", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["statement"] == TOPICS["multi-head-attention"].statement
+    assert found["reference"]["arxiv"] == "1706.03762"
+    assert found["numbers"]["equal to torch's module"] is True
+    assert set(found["measured"]) < set(found["numbers"])
+    assert all(Path(path).is_file() for path in found["pictures"].values())
+
+
+def test_an_unknown_topic_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "everything", "--json"]) == 2
+    found = capsys.readouterr()
+    assert "no topic 'everything'; choose one of piecewise-linear" in found.err
+    assert "choose one of" in json.loads(found.out)["error"]

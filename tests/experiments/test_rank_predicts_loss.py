@@ -1,0 +1,98 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rankscope.architectures.sequence_models.attention_forms import MultiHead
+from rankscope.architectures.sequence_models.shape import TransformerShape
+from rankscope.errors import ExperimentError
+from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.pretrained_spectra import PretrainedEntry
+from rankscope.experiments.rank_predicts_loss import RankEntry, correlation_rows
+from rankscope.experiments.sequence_entry import SequenceEntry, Steps
+from rankscope.experiments.sequence_tasks import CharacterTask
+from rankscope.experiments.trained_spectrum import SpectrumSettings
+
+SMALL = SpectrumSettings(num_inputs=6, num_outputs=1)
+MODEL = SequenceEntry(
+    "small",
+    CharacterTask("embedded", 16),
+    TransformerShape(1, 8, MultiHead(2, 4), num_positions=16),
+    Steps(3, 8),
+)
+ENTRY = RankEntry("other", MODEL, SMALL, seed=1)
+
+
+def place(run: Path, name: str) -> Workplace:
+    return Workplace(run / "work" / name, None, 60.0)
+
+
+def kept_model(runs: Path, entry: SequenceEntry) -> Path:
+    """The weights of an entry as its own experiment keeps them."""
+    own = place(runs / "other", "x")
+    entry.run(own)
+    target = runs / "other" / "kept" / f"small-seed{entry.seed}"
+    target.parent.mkdir(parents=True)
+    return (own.folder / "kept").rename(target)
+
+
+def test_a_model_is_trained_here_or_read_from_its_own_run_to_the_same_row(tmp_path: Path) -> None:
+    alone = ENTRY.run(place(tmp_path / "a" / "ranks", ENTRY.name))
+    kept_model(tmp_path / "b", replace(MODEL, seed=1))
+    beside = place(tmp_path / "b" / "ranks", ENTRY.name)
+    assert ENTRY.run(beside) == alone
+    assert not beside.folder.exists(), "nothing was trained"
+    assert isinstance(alone["entanglement entropy"], float)
+    assert ENTRY.name == "other-small"
+
+
+def test_weights_of_another_entry_are_not_read(tmp_path: Path) -> None:
+    folder = kept_model(tmp_path, replace(MODEL, steps=Steps(2, 8), seed=1))
+    assert (folder / "model.safetensors").is_file()
+    own = place(tmp_path / "ranks", ENTRY.name)
+    assert ENTRY.run(own) == ENTRY.run(place(tmp_path / "apart" / "ranks", ENTRY.name))
+    assert (own.folder / "training").is_dir()
+
+
+def test_the_embedded_transformer_is_measured_and_has_the_loss_it_was_published_with(
+    tmp_path: Path,
+) -> None:
+    row = PretrainedEntry("transformer", SMALL).run(Workplace(tmp_path, None, 60.0))
+    assert row["parameters"] == 123_360
+    assert row["loss on its own text"] == pytest.approx(1.7633, abs=1e-4)
+    assert isinstance(row["epsilon rank"], float)
+
+
+def test_unknown_pretrained_models_are_refused() -> None:
+    with pytest.raises(ExperimentError, match="no model 'gpt'; choose one of transformer"):
+        PretrainedEntry("gpt")
+
+
+def row(setting: int, seed: int, entropy: float) -> Row:
+    depth = 1 + setting % 3
+    size = 1000 * (1 + setting)
+    return {
+        "setting": f"s{setting}",
+        "seed": seed,
+        "depth": depth,
+        "in blocks": size,
+        "test loss": 5.0 - entropy,
+        "entanglement entropy": entropy,
+        "epsilon rank": float((setting * 7) % 5),
+        "spectrum": [1.0],
+    }
+
+
+def test_correlations_are_over_settings_and_leave_pretrained_models_out() -> None:
+    entropies = [0.3, 0.9, 0.1, 0.7, 0.5, 0.2, 0.8, 0.6]
+    rows = [row(n, seed, entropy) for n, entropy in enumerate(entropies) for seed in (0, 1)]
+    pretrained: Row = {"setting": "p", "seed": None, "entanglement entropy": 0.4}
+    found = correlation_rows([*rows, pretrained])
+    assert len(found) == 6
+    assert {answer["settings"] for answer in found} == {8}
+    perfect = [answer for answer in found if answer["measure"] == "entanglement entropy"]
+    assert [answer["correlation with loss"] for answer in perfect] == [-1.0] * 3
+
+
+def test_few_settings_have_no_correlations() -> None:
+    assert correlation_rows([row(n, 0, float(n)) for n in range(5)]) == []
