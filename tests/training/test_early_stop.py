@@ -11,7 +11,7 @@ from torch import nn
 from rankscope.errors import TrainingError
 from rankscope.separation.measuring.progress import Progress
 from rankscope.training.batches import TensorData
-from rankscope.training.early_stop import EarlyStop
+from rankscope.training.early_stop import EarlyStop, StopAt
 from rankscope.training.history import Record
 from rankscope.training.loop import cross_entropy, fit
 from rankscope.training.recipe import Recipe
@@ -114,3 +114,22 @@ def test_a_score_that_is_not_given_is_refused() -> None:
         fit(network(), cross_entropy, data(), recipe())
     with pytest.raises(TrainingError, match="patience must be at least 1, got 0"):
         EarlyStop("score", 0)
+
+
+@settings(deadline=None)
+@given(scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, float("nan")])))
+def test_a_run_stops_at_a_value_once_the_last_epoch_reached_it(scores: list[float]) -> None:
+    assert StopAt("s", 1.0).is_due(records(scores)) == (scores[-1:] in ([1.0], [2.0]))
+    assert not StopAt("other", 1.0).is_due(records(scores))
+    assert StopAt("s", 1.0).best_epoch(records(scores)) == (len(scores) or None)
+
+
+def test_a_run_that_is_good_enough_keeps_its_last_weights(tmp_path: Path) -> None:
+    model, scores = network(), Scores([3.0, 1.0, 5.0, 9.0])
+    plan = Recipe(epochs=9, batch_size=5, learning_rate=0.1, early_stop=StopAt("score", 4.0))
+    history = fit(model, cross_entropy, data(), plan, folder=tmp_path, evaluate=scores)
+    assert (len(history.records), history.is_complete) == (3, True)
+    torch.testing.assert_close(next(model.parameters()), scores.seen[2], rtol=0, atol=0)
+    again = network()
+    fit(again, cross_entropy, data(), plan, folder=tmp_path, evaluate=scores)
+    torch.testing.assert_close(next(again.parameters()), scores.seen[2], rtol=0, atol=0)

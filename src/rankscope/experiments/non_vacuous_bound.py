@@ -61,8 +61,8 @@ NON_VACUOUS_BOUND = Experiment(
         NonVacuousEntry(data_set, width, bits, _RECIPE) for data_set, width, bits in _SETTINGS
     ),
     quick=(
-        NonVacuousEntry("digits", 4, 2, replace(_RECIPE, epochs=40, batch_size=32)),
-        NonVacuousEntry("digits", 8, 2, replace(_RECIPE, epochs=40, batch_size=32)),
+        NonVacuousEntry("digits", 4, 2, replace(_RECIPE, epochs=12, batch_size=32)),
+        NonVacuousEntry("digits", 8, 2, replace(_RECIPE, epochs=12, batch_size=32)),
     ),
     seconds=1800.0,
     seeds=3,

@@ -1,0 +1,59 @@
+"""Scores that are not wanted after every epoch."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from rankscope.errors import TrainingError
+from rankscope.training.batches import TensorData
+from rankscope.training.loop import cross_entropy, fit
+from rankscope.training.preparation import EveryFewEpochs
+from rankscope.training.recipe import Recipe
+
+DATA = TensorData(torch.eye(6), torch.arange(6) % 2)
+
+
+def count(model: nn.Module) -> dict[str, float]:
+    assert not model.training
+    return {"first weight": float(next(model.parameters()).flatten()[0])}
+
+
+def trained(epochs: int, folder: Path | None = None) -> list[dict[str, float]]:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 2)
+    few = EveryFewEpochs(count, 3)
+    recipe = Recipe(epochs=epochs, batch_size=4)
+    history = fit(model, cross_entropy, DATA, recipe, folder=folder, evaluate=few)
+    return [dict(record.metrics) for record in history.records]
+
+
+def test_scores_are_taken_after_every_third_epoch_and_the_last() -> None:
+    found = [number for number, scores in enumerate(trained(8), start=1) if scores]
+    assert found == [3, 6, 8]
+
+
+def test_a_run_that_goes_on_scores_the_same_epochs(tmp_path: Path) -> None:
+    whole = trained(8)
+
+    def stop(model: nn.Module) -> dict[str, float]:
+        del model
+        raise KeyboardInterrupt
+
+    def interrupted(model: nn.Module) -> dict[str, float]:
+        seen.append(1)
+        return count(model) if len(seen) < 2 else stop(model)
+
+    seen: list[int] = []
+    torch.manual_seed(0)
+    recipe = Recipe(epochs=8, batch_size=4)
+    with pytest.raises(KeyboardInterrupt):
+        few = EveryFewEpochs(interrupted, 3)
+        fit(nn.Linear(6, 2), cross_entropy, DATA, recipe, folder=tmp_path, evaluate=few)
+    assert trained(8, tmp_path) == whole
+
+
+def test_no_epochs_between_scores_are_refused() -> None:
+    with pytest.raises(TrainingError, match="epochs must be at least 1, got 0"):
+        EveryFewEpochs(count, 0)
