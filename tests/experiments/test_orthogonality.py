@@ -131,7 +131,6 @@ def test_the_experiment_has_ours_all_references_and_the_sizes_of_the_source() ->
         "aoc",
         "torch",
         "ours-float64",
-        "aoc-float64",
         "ours-after-1000-steps",
         "aoc-after-1000-steps",
     ]

@@ -43,6 +43,7 @@ def test_what_is_tracked_is_what_an_analysis_says() -> None:
     assert found["margin loss"] == whole.bound("compression-order").empirical
     wrong = model(test.inputs).argmax(dim=1) != test.labels
     assert found["test error"] == float(wrong.double().mean())
+    assert found["triangle"] == found["margin loss"] + found["triangle complexity"]
     assert found["exact parameters"] <= found["triangle parameters"]
 
 
@@ -50,9 +51,7 @@ def test_bounds_are_recorded_every_few_epochs_of_training() -> None:
     train, test = sample(20, 0), sample(10, 1)
     track = EveryFewEpochs(TrackBounds(train, test, 1.0), 2)
     data = TensorData(train.inputs, train.labels)
-    history = fit(
-        network(), cross_entropy, data, Recipe(epochs=5, batch_size=10), evaluate=track
-    )
+    history = fit(network(), cross_entropy, data, Recipe(epochs=5, batch_size=10), evaluate=track)
     assert [record.epoch for record in history.records if record.metrics] == [2, 4, 5]
     assert history.records[1].metrics["triangle"] >= history.records[1].metrics["margin loss"]
 

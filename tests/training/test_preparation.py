@@ -37,19 +37,17 @@ def test_scores_are_taken_after_every_third_epoch_and_the_last() -> None:
 def test_a_run_that_goes_on_scores_the_same_epochs(tmp_path: Path) -> None:
     whole = trained(8)
 
-    def stop(model: nn.Module) -> dict[str, float]:
-        del model
-        raise KeyboardInterrupt
+    seen: list[int] = []
 
     def interrupted(model: nn.Module) -> dict[str, float]:
         seen.append(1)
-        return count(model) if len(seen) < 2 else stop(model)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return count(model)
 
-    seen: list[int] = []
     torch.manual_seed(0)
-    recipe = Recipe(epochs=8, batch_size=4)
+    recipe, few = Recipe(epochs=8, batch_size=4), EveryFewEpochs(interrupted, 3)
     with pytest.raises(KeyboardInterrupt):
-        few = EveryFewEpochs(interrupted, 3)
         fit(nn.Linear(6, 2), cross_entropy, DATA, recipe, folder=tmp_path, evaluate=few)
     assert trained(8, tmp_path) == whole
 

@@ -10,7 +10,7 @@ from rankscope.decompositions.truncation import RelativeError, Truncation
 from rankscope.errors import DecompositionError
 
 # Larger tensors are computed in float32, to save memory and time.
-MAX_DOUBLE_ENTRIES = 2**20
+MAX_DOUBLE_ENTRIES = 2**21
 # Errors that float32 cannot promise.
 _LEAST_SINGLE_ERROR = 1e-4
 # How many units of rounding a product of orthonormal factors may be off by.

@@ -26,7 +26,7 @@ def _subjects(data_set: str, width: int, *, is_regularized: bool) -> tuple[CPSub
 _PLAIN_DIGITS = _subjects("digits", 32, is_regularized=False)
 _REGULARIZED_DIGITS = _subjects("digits", 32, is_regularized=True)
 _FASHION = _subjects("fashion-mnist", 16, is_regularized=False)
-_QUICK = replace(_RECIPE, epochs=30)
+_QUICK = replace(_RECIPE, epochs=60)
 
 LABEL_NOISE = Experiment(
     name="label-noise",
@@ -41,7 +41,7 @@ LABEL_NOISE = Experiment(
     ),
     quick=(
         *(
-            LabelNoiseEntry(replace(subject, num_samples=200), 0.4, _QUICK)
+            LabelNoiseEntry(replace(subject, num_samples=100), 0.4, _QUICK)
             for subject in _PLAIN_DIGITS
         ),
         RademacherEntry(replace(_PLAIN_DIGITS[1], num_samples=100), _QUICK),

@@ -12,7 +12,6 @@ WANTED = 0.5
 _RECIPE = Recipe(epochs=4, batch_size=128, learning_rate=5e-3, schedule=Cosine())
 _SETTINGS = (
     ("mnist", 16, 2),
-    ("mnist", 16, 3),
     ("mnist", 16, 4),
     ("mnist", 24, 2),
     ("mnist", 32, 2),

@@ -18,6 +18,10 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.generalization.measured_search import find_measured_ranks as find_measured_ranks
     from rankscope.generalization.properties import Exact as Exact
     from rankscope.generalization.properties import Triangle as Triangle
+    from rankscope.generalization.quantized_training import (
+        QuantizedCrossEntropy as QuantizedCrossEntropy,
+    )
+    from rankscope.generalization.quantized_training import fixed_scales as fixed_scales
     from rankscope.generalization.rademacher import measure_rademacher as measure_rademacher
     from rankscope.generalization.rademacher import rademacher_bound as rademacher_bound
     from rankscope.generalization.rank_search import Direct as Direct
@@ -31,6 +35,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.generalization.sample import Euclidean as Euclidean
     from rankscope.generalization.sample import LargestEntry as LargestEntry
     from rankscope.generalization.sample import Sample as Sample
+    from rankscope.generalization.tracking import TrackBounds as TrackBounds
     from rankscope.generalization.walk import read_walk as read_walk
 
 _HOMES = {
@@ -46,13 +51,16 @@ _HOMES = {
     "Options": "analysis",
     "Paper": "rank_search",
     "Quantization": "finite_class",
+    "QuantizedCrossEntropy": "quantized_training",
     "Sample": "sample",
     "Search": "rank_search",
+    "TrackBounds": "tracking",
     "Triangle": "properties",
     "analyse": "analysis",
     "draw_properties": "figures",
     "find_measured_ranks": "measured_search",
     "find_ranks": "rank_search",
+    "fixed_scales": "quantized_training",
     "measure_activations": "activations",
     "measure_rademacher": "rademacher",
     "quantize_network": "finite_class",

@@ -54,6 +54,8 @@ class TrackBounds:
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Errors as shares, bounds without constants, and the parameters that are left.
 
+        The complexity of a bound is what it adds to the margin loss on the training sample.
+
         Bounds of others (arora-order, spectral-order) are there where they cover the network.
         """
         outputs = outputs_of(model, self.test.inputs, batch_size=BATCH_SIZE)
@@ -64,8 +66,10 @@ class TrackBounds:
                 model, self.train, self.margin, options=replace(options, num_jacobians=count)
             )
             bound = analysis.bound("compression-order")
+            constants = dict(bound.constants)
             found[name] = bound.value
-            found[f"{name} parameters"] = dict(bound.constants)["parameters"]
+            found[f"{name} complexity"] = constants["complexity"]
+            found[f"{name} parameters"] = constants["parameters"]
             if number == 0:
                 found.update(self._independent(analysis))
         return found
@@ -80,4 +84,5 @@ class TrackBounds:
         for bound in analysis.bounds:
             if bound.name in ("arora-order", "spectral-order"):
                 found[bound.name] = bound.value
+                found[f"{bound.name} complexity"] = dict(bound.constants)["complexity"]
         return found

@@ -12,13 +12,16 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.training.batches import TensorData as TensorData
     from rankscope.training.datasets import load_data_set as load_data_set
     from rankscope.training.early_stop import EarlyStop as EarlyStop
+    from rankscope.training.early_stop import StopAt as StopAt
     from rankscope.training.history import History as History
+    from rankscope.training.label_noise import with_random_labels as with_random_labels
     from rankscope.training.loop import cross_entropy as cross_entropy
     from rankscope.training.loop import fit as fit
     from rankscope.training.margin_loss import MarginLoss as MarginLoss
     from rankscope.training.piecewise_schedule import PiecewiseLinear as PiecewiseLinear
     from rankscope.training.precision import Bfloat16 as Bfloat16
     from rankscope.training.precision import FullPrecision as FullPrecision
+    from rankscope.training.preparation import EveryFewEpochs as EveryFewEpochs
     from rankscope.training.processes import FabricProcesses as FabricProcesses
     from rankscope.training.processes import OneProcess as OneProcess
     from rankscope.training.recipe import SGD as SGD
@@ -41,6 +44,7 @@ _HOMES = {
     "Constant": "recipe",
     "Cosine": "recipe",
     "EarlyStop": "early_stop",
+    "EveryFewEpochs": "preparation",
     "FabricProcesses": "processes",
     "FullPrecision": "precision",
     "History": "history",
@@ -50,6 +54,7 @@ _HOMES = {
     "Recipe": "recipe",
     "SGD": "recipe",
     "Steps": "recipe",
+    "StopAt": "early_stop",
     "TensorData": "batches",
     "TextData": "text_data",
     "TimedCosine": "recipe",
@@ -59,6 +64,7 @@ _HOMES = {
     "load_data_set": "datasets",
     "load_text": "text_data",
     "load_translation": "translation_data",
+    "with_random_labels": "label_noise",
 }
 
 __all__ = sorted(_HOMES)
