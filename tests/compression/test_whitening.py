@@ -10,7 +10,6 @@ from rankscope.compression.scores import Weighing, Weights
 from rankscope.compression.whitening import (
     can_whiten,
     is_plain,
-    output_core,
     relative_error,
     take_back,
     whiten,
@@ -62,11 +61,11 @@ def test_whitening_is_taken_back_exactly_at_full_ranks(
     rows = torch.rand(5, generator=generator, dtype=torch.float64) + 0.5 if has_rows else None
     weighing = Weighing(factor(4, groups, generator), rows)
     format = FORMATS[name]
-    assert can_whiten(format, shape, weighing)
+    assert can_whiten(format, weighing)
     ranks = format.full_ranks(shape)
     parts = [format.decompose(group, ranks) for group in whiten(weight, weighing)]
     cores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    restored = take_back(cores, format, shape, weighing, groups=groups)
+    restored = take_back(cores, format, weighing, groups=groups)
     apart = {name: core.chunk(groups) for name, core in restored.items()}
     for group in range(groups):
         own = {name: core[group] for name, core in apart.items()}
@@ -74,18 +73,16 @@ def test_whitening_is_taken_back_exactly_at_full_ranks(
 
 
 def test_formats_that_cut_channels_cannot_be_whitened(generator: torch.Generator) -> None:
-    shape = WeightShape(8, 8, (3, 3))
     weighing = Weighing(factor(8, 1, generator))
-    assert not can_whiten(FORMATS["r-tensor-train"], shape, weighing)
-    assert output_core(FORMATS["r-tensor-train"], shape) is None
-    assert not can_whiten(FORMATS["r-tensor-train"], shape, Weighing(rows=torch.ones(8)))
+    assert not can_whiten(FORMATS["r-tensor-train"], weighing)
+    assert not can_whiten(FORMATS["r-tensor-train"], Weighing(rows=torch.ones(8)))
 
 
 def test_weights_alone_are_plain() -> None:
     scoring = Weights()
     assert is_plain(scoring.weigh("anything"))
     assert is_plain(None)
-    assert not can_whiten(FORMATS["svd"], WeightShape(3, 3), Weighing())
+    assert not can_whiten(FORMATS["svd"], Weighing())
 
 
 def test_a_zero_weight_has_no_error_unless_something_is_put_there() -> None:

@@ -53,7 +53,7 @@ def error_curve(
     Formats that cannot take a whitening back are fitted at a few ranks and measured there; what
     lies between is interpolated (logarithms of error over parameters), and an estimate.
     """
-    if not is_plain(weighing) and not can_whiten(format, site.shape, weighing):
+    if not is_plain(weighing) and not can_whiten(format, weighing):
         return _measured(site, format, ladder, weighing)
     # Formats choose their own precision: a copy is made only where there is something to whiten.
     whitened = site.weight if is_plain(weighing) else whiten(site.weight, weighing)

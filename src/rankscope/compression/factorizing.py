@@ -16,7 +16,7 @@ from rankscope.layers.convolution import FactorizedConv, FactorizedConv1d, Facto
 from rankscope.layers.cores import CoreStore
 from rankscope.layers.embedding import FactorizedEmbedding
 from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, Ranks, WeightShape
+from rankscope.layers.formats.format import Format, Ranks
 from rankscope.layers.linear import FactorizedLinear
 from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM
 from rankscope.layers.recurrent_layer import FactorizedRecurrent
@@ -48,10 +48,10 @@ def factorize(
     whitened = _whiten_parts(given, choices, weighings)
     layer = _from_dense(given, choices)
     for part, weighing in whitened.items():
-        store, shape = store_of(layer, part), _shape(module, part)
+        store = store_of(layer, part)
         cores = {name: core.detach() for name, core in store.tensors().items()}
         groups = layer.settings.groups if isinstance(layer, FactorizedConv) else 1
-        restored = take_back(cores, choices[part][0], shape, weighing, groups=groups)
+        restored = take_back(cores, choices[part][0], weighing, groups=groups)
         _load(store, restored)
     layer = layer.to(dtype)
     for part, row in rows.items():
@@ -79,14 +79,10 @@ def _whiten_parts(
         weighing = weighings.get(part.name)
         if part.name not in choices or weighing is None:
             continue
-        if can_whiten(choices[part.name][0], WeightShape.of(part.weight[0]), weighing):
+        if can_whiten(choices[part.name][0], weighing):
             part.weight.copy_(whiten(part.weight, weighing))
             whitened[part.name] = weighing
     return whitened
-
-
-def _shape(module: nn.Module, part: str) -> WeightShape:
-    return next(WeightShape.of(one.weight[0]) for one in parts_of(module) if one.name == part)
 
 
 def _from_dense(module: nn.Module, choices: Choices) -> Factorized:

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from rankscope.compression.scores import Weighing
-from rankscope.layers.formats.format import Format, Ranks, WeightShape
+from rankscope.layers.formats.format import Format
 
 # Above this many entries float32 is exact enough, and float64 would double the memory.
 MAX_DOUBLE = 2**22
-CHANGED_SIZE = 2  # a size is changed by this factor to see which cores carry it
 
 
 def is_plain(weighing: Weighing | None) -> bool:
@@ -50,35 +49,18 @@ def relative_error(weight: Tensor, rebuilt: Tensor, weighing: Weighing | None) -
     return error / size if size else float(error > 0)
 
 
-def can_whiten(format: Format, shape: WeightShape, weighing: Weighing | None) -> bool:
+def can_whiten(format: Format, weighing: Weighing | None) -> bool:
     """Whether the format can decompose a whitened weight and take the whitening back."""
     if weighing is None or is_plain(weighing):
         return False
     if weighing.factor is not None and format.input_core is None:
         return False
-    return weighing.rows is None or output_core(format, shape) is not None
-
-
-def output_core(format: Format, shape: WeightShape) -> tuple[str, int] | None:
-    """The core, and its position, that alone carries `out_size`; None if it is cut in factors."""
-    ranks: Ranks = (1,) * len(format.full_ranks(shape))
-    larger = WeightShape(CHANGED_SIZE * shape.out_size, shape.in_size, shape.kernel)
-    before, after = format.core_shapes(shape, ranks), format.core_shapes(larger, ranks)
-    changed = [
-        (name, position)
-        for name, sizes in before.items()
-        for position, size in enumerate(sizes)
-        if after[name][position] != size
-    ]
-    name, position = changed[0]
-    is_alone = len(changed) == 1 and before[name][position] == shape.out_size
-    return (name, position) if is_alone else None
+    return weighing.rows is None or format.output_core is not None
 
 
 def take_back(
     cores: Mapping[str, Tensor],
     format: Format,
-    shape: WeightShape,
     weighing: Weighing,
     *,
     groups: int = 1,
@@ -91,14 +73,12 @@ def take_back(
         factor = _grouped(weighing.factor).to(torch.float64)
         restored[name] = _solve(restored[name], position, factor, groups)
     if weighing.rows is not None:
-        found = output_core(format, shape)
-        assert found is not None
-        name, position = found
-        core = restored[name]
+        last = format.output_core
+        assert last is not None
+        core = restored[last]
         rows = weighing.rows.to(core.device, torch.float64)
-        rows = rows.repeat(core.shape[position] // len(rows))  # once for each group
-        scaled = core.double().movedim(position, -1) / rows
-        restored[name] = scaled.movedim(-1, position).to(core.dtype)
+        rows = rows.repeat(len(core) // len(rows))  # once for each group
+        restored[last] = (core.double() / rows.reshape(-1, *(1,) * (core.ndim - 1))).to(core.dtype)
     return {name: core.contiguous() for name, core in restored.items()}
 
 
