@@ -15,6 +15,7 @@ from rankscope.diagrams.einsum import to_einsum
 from rankscope.errors import LayerError
 from rankscope.layers.cores import random_cores
 from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.layers.formats.cp_format import LARGEST_COMPONENT
 from rankscope.layers.formats.format import Format, Ranks, WeightShape, Window
 from rankscope.layers.formats.plain import PlainFormat
 
@@ -264,3 +265,12 @@ def test_counts_are_those_of_the_specification() -> None:
         assert format.num_parameters(shape, ranks) == count
         if format.name != "tensor-ring":
             assert format.multiplications(shape, ranks, window, (16, 16)) == count * places
+
+
+def test_components_of_a_cp_layer_do_not_cancel() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(16, 16, 3, 3, dtype=torch.float64)
+    cores = FORMATS["cp"].decompose(weight, (20,))
+    parts = [cores["input"].norm(dim=1), cores["kernel"].flatten(1).norm(dim=1)]
+    norms = parts[0] * parts[1] * cores["output"].norm(dim=0)
+    assert float(norms.max()) <= LARGEST_COMPONENT * float(weight.norm()) * (1 + 1e-9)

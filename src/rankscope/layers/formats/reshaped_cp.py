@@ -10,7 +10,7 @@ from torch import Tensor
 from rankscope.decompositions.cp_form import decompose_cp
 from rankscope.decompositions.cp_search import CPOptions
 from rankscope.decompositions.truncation import MaxBond
-from rankscope.layers.formats.cp_format import balanced_components
+from rankscope.layers.formats.cp_format import LARGEST_COMPONENT, balanced_components
 from rankscope.layers.formats.format import Ranks, WeightShape
 from rankscope.layers.formats.interpolation import interpolated_errors
 from rankscope.layers.formats.reshaped import ReshapedFormat, has_kernel
@@ -47,7 +47,7 @@ class ReshapedCPFormat(ReshapedFormat):
         return (math.prod(sizes) // max(sizes),)
 
     def fit(self, weight: Tensor, ranks: Ranks, *, seed: int) -> dict[str, Tensor]:
-        options = CPOptions(seed=seed)
+        options = CPOptions(seed=seed, max_component_norm=LARGEST_COMPONENT)
         found = decompose_cp(self.paired(weight), MaxBond(ranks[0]), options=options)
         factors = balanced_components(found.factors)
         return self.unpaired([factor.mT[..., None] for factor in factors], WeightShape.of(weight))
