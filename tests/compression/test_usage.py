@@ -21,7 +21,10 @@ def test_every_kind_of_layer_is_counted_on_its_own_inputs() -> None:
         "": (Call(14),)
     }
     images = torch.zeros(2, 4, 8, 9)
-    assert usage_of(nn.Conv2d(4, 4, 3, padding=1), images).calls == {"": (Call(2, (8, 9)),)}
+    convolution = nn.Conv2d(4, 4, 3, padding=1)
+    assert usage_of(convolution, images).calls == {"": (Call(2, (8, 9)),)}
+    turned = images.contiguous(memory_format=torch.channels_last)
+    assert usage_of(convolution, turned).calls == {"": (Call(2, (8, 9), channels_last=True),)}
     # Where the layer pads first, the window moves over the padded sizes.
     same = nn.Conv2d(4, 4, (3, 5), padding="same", padding_mode="circular")
     assert usage_of(same, images).calls == {"": (Call(2, (10, 13)),)}

@@ -76,7 +76,8 @@ def _inputs(site: Site, call: Call) -> Tensor:
     if site.kind == "Embedding":
         return torch.zeros(rows, dtype=torch.long, device=device)
     channels = site.groups * shape.in_size
-    return torch.randn(rows, channels, *call.input_sizes, dtype=site.weight.dtype, device=device)
+    inputs = torch.randn(rows, channels, *call.input_sizes, dtype=site.weight.dtype, device=device)
+    return inputs.contiguous(memory_format=torch.channels_last) if call.channels_last else inputs
 
 
 def _dense(site: Site) -> Callable[[Tensor], Tensor]:

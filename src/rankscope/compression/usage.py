@@ -29,11 +29,13 @@ class Call:
         input_sizes: of the positions that a kernel moves over (padded, where the layer pads
             first); empty for a matrix.
         steps: how many calls it is made of that cannot run at once (of a recurrent weight).
+        channels_last: whether images have their channels last in memory, which is often faster.
     """
 
     samples: int
     input_sizes: tuple[int, ...] = ()
     steps: int = 1
+    channels_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,9 @@ def _of_convolution(module: nn.Conv1d | nn.Conv2d, inputs: Tensor) -> Call:
         margins = [sum(margin) for margin in settings.margins]
         sizes = tuple(size + margin for size, margin in zip(sizes, margins, strict=True))
     batch = inputs.shape[0] if inputs.ndim == len(settings.kernel) + 2 else 1
-    return Call(batch, sizes)
+    last = inputs.ndim == 4 and inputs.is_contiguous(memory_format=torch.channels_last)
+    # Of one channel or one place, both orders are the same.
+    return Call(batch, sizes, channels_last=last and not inputs.is_contiguous())
 
 
 def _of_recurrent(module: nn.LSTM | nn.GRU, part: str, inputs: Tensor | PackedSequence) -> Call:

@@ -31,7 +31,7 @@ class LineFigure:
         """A `matplotlib.figure.Figure`."""
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=_SIZE)
+        figure = Figure(figsize=_SIZE, layout="constrained")
         axes = figure.add_subplot()
         for number, (name, points) in enumerate(self.groups(rows).items()):
             colour = f"C{number % 10}"
