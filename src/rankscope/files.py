@@ -28,6 +28,19 @@ def write_atomically(path: Path | str, data: bytes) -> None:
         raise OutputError(f"Cannot write {str(path)!r}: {reason}.") from error
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless it is there.
+
+    Raises:
+        OutputError: if it cannot be made; the message names the path and the reason.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"Cannot make the folder {str(folder)!r}: {reason}.") from error
+
+
 def _permissions(target: Path, path: Path | str) -> int | None:
     """Permissions of the file that is about to be replaced; None if there is none."""
     if not target.parent.is_dir():

@@ -52,20 +52,14 @@ def _opened(model: str | None) -> object:
 
 
 def _write(found: Any, folder: Path) -> list[Path]:
-    import json
-
-    from rankscope.errors import OutputError
-    from rankscope.files import write_atomically
+    from rankscope.files import make_folder, write_atomically
     from rankscope.report.audit_page import audit_to_html
 
     texts = {
-        "audit.json": json.dumps(found.to_dict(), indent=2, allow_nan=False, ensure_ascii=False),
+        "audit.json": console.to_json(found.to_dict()),
         "audit.html": audit_to_html(found),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Cannot make the folder {folder}: {error.strerror}.") from error
+    make_folder(folder)
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())
     return [folder / name for name in texts]

@@ -1,20 +1,16 @@
 """`rankscope certify`: the accuracy that is proved, and the accuracy that an attack leaves."""
 
-import json
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Json
-from rankscope.errors import OutputError, RequestError
-from rankscope.files import write_atomically
-
-T = TypeVar("T")
+from rankscope.cli.options import Json, choose
+from rankscope.errors import RequestError
+from rankscope.files import make_folder, write_atomically
 
 
 def run(
@@ -75,8 +71,8 @@ def run(
     from rankscope.robustness.projected_descent import AutoProjectedDescent
 
     chosen_norm, chosen_method = (
-        _choose("--norm", norm, NORMS),
-        _choose("--method", method, METHODS),
+        choose("--norm", norm, NORMS),
+        choose("--method", method, METHODS),
     )
     labelled = read_samples(data, model, samples)
     network = read_network(model, weights, data, labelled)
@@ -122,12 +118,6 @@ def read_radius(text: str) -> float:
     return found
 
 
-def _choose(option: str, text: str, known: Mapping[str, T]) -> T:
-    if text not in known:
-        raise RequestError(f"{option} takes one of {', '.join(known)}, got {text!r}.")
-    return known[text]
-
-
 def _read_pixels(text: str) -> tuple[float, float] | None:
     if text == "any":
         return None
@@ -143,13 +133,9 @@ def _read_pixels(text: str) -> tuple[float, float] | None:
 def _write(folder: Path, document: dict[str, Any], found: Any) -> None:
     from rankscope.robustness.certification_figure import draw_certification
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Cannot make the folder {str(folder)!r}: {error.strerror}.") from error
+    make_folder(folder)
     draw_certification(found, folder / "certification.svg")
-    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-    write_atomically(folder / "certification.json", f"{text}\n".encode())
+    write_atomically(folder / "certification.json", f"{console.to_json(document)}\n".encode())
 
 
 def _print(found: Any) -> None:

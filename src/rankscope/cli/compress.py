@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Json, read_shape
+from rankscope.cli.options import Json, choose, read_shape
 from rankscope.errors import RequestError
 from rankscope.files import write_atomically
 
@@ -132,10 +132,7 @@ def _write(compressed: Any, dense: Any, output: Path, request: tuple[str, str | 
 def _read_unit(text: str) -> Any:
     from rankscope.compression.plan import Unit
 
-    units = {str(unit): unit for unit in Unit}
-    if text not in units:
-        raise RequestError(f"--by takes one of {', '.join(units)}, got {text!r}.")
-    return units[text]
+    return choose("--by", text, {str(unit): unit for unit in Unit})
 
 
 def _read_also(text: str | None) -> Any:

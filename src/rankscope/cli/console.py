@@ -10,7 +10,16 @@ from rankscope.separation.measuring.progress import Progress, Report, ignore
 
 def print_json(document: Mapping[str, object]) -> None:
     """Print one RFC 8259 document; NaN and infinity are refused, not printed."""
-    print(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+    print(to_json(document))
+
+
+def to_json(document: Mapping[str, object]) -> str:
+    """The text of one RFC 8259 document, indented.
+
+    Raises:
+        ValueError: if a number in it is not finite.
+    """
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = ()) -> None:

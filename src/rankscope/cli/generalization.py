@@ -1,18 +1,13 @@
 """`rankscope generalization`: how far a network can be compressed, and what that promises."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Json
-from rankscope.errors import OutputError, RequestError
-from rankscope.files import write_atomically
-
-T = TypeVar("T")
+from rankscope.cli.options import Json, choose
+from rankscope.files import make_folder, write_atomically
 
 
 def run(
@@ -80,10 +75,10 @@ def run(
     from rankscope.generalization.sample import Sample, require_margin
 
     require_margin(margin)
-    mode = _choose("--search", search, SEARCHES)
+    mode = choose("--search", search, SEARCHES)
     options = Options(
         search=Search(
-            mode, _choose("--form", form, FORMS), _choose("--tolerance", tolerance, TOLERANCES)
+            mode, choose("--form", form, FORMS), choose("--tolerance", tolerance, TOLERANCES)
         ),
         is_measured=search == "measured",
         quantization=Quantization(bits),
@@ -106,22 +101,12 @@ def run(
             print(output)
 
 
-def _choose(option: str, text: str, known: Mapping[str, T]) -> T:
-    if text not in known:
-        raise RequestError(f"{option} takes one of {', '.join(known)}, got {text!r}.")
-    return known[text]
-
-
 def _write(folder: Path, document: dict[str, Any], found: Any) -> None:
     from rankscope.generalization.figures import draw_properties
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Cannot make the folder {str(folder)!r}: {error.strerror}.") from error
+    make_folder(folder)
     draw_properties(found, folder / "generalization.svg")
-    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-    write_atomically(folder / "generalization.json", f"{text}\n".encode())
+    write_atomically(folder / "generalization.json", f"{console.to_json(document)}\n".encode())
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -1,11 +1,13 @@
 """Options that several commands share, and how their text is read."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, TypeVar
 
 import typer
 
 from rankscope.errors import RequestError
+
+T = TypeVar("T")
 
 What = Annotated[
     str,
@@ -53,6 +55,21 @@ def read_assignments(*groups: Sequence[str] | None) -> dict[str, str]:
         if found.setdefault(name, value) != value:
             raise RequestError(f"{name} is given two values: {found[name]} and {value}.")
     return found
+
+
+def choose(option: str, text: str, known: Mapping[str, T]) -> T:
+    """What an option names.
+
+    Example:
+        >>> choose("--norm", "l2", {"l1": 1, "l2": 2})
+        2
+
+    Raises:
+        RequestError: if there is nothing of that name; the message lists what there is.
+    """
+    if text not in known:
+        raise RequestError(f"{option} takes one of {', '.join(known)}, got {text!r}.")
+    return known[text]
 
 
 def read_shape(text: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankscope.errors import OutputError
+from rankscope.files import make_folder
 from rankscope.theorem import Theorem
 
 Value = bool | int | float | str | list[int] | list[float]
@@ -70,11 +70,7 @@ class Topic:
         Raises:
             OutputError: if the folder or a file cannot be written, or the ending is unknown.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise OutputError(f"Cannot make the folder {str(folder)!r}: {reason}.") from error
+        make_folder(folder)
         paths = {name: folder / f"{self.name}-{name}{ending}" for name in shown.pictures}
         for name, path in paths.items():
             shown.pictures[name](path)
