@@ -26,6 +26,7 @@ NAMES = (
     "constructions",
     "generalization",
     "classifiers",
+    "compression",
 )
 
 

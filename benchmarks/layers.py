@@ -1,7 +1,8 @@
 """Factorized layers at 10 % of the parameters, beside dense ones and tensorly-torch's.
 
 Rows "machine" measure the constants of `rankscope.layers.paths.MACHINE`; the row "choice" counts
-how often the path that it picks is within 20 % of the fastest one.
+how often the path that it picks is within 20 % of the fastest one. Convolutions are measured in
+both memory orders, each beside the dense layer and the peer in the same order.
 """
 
 import statistics
@@ -20,6 +21,7 @@ from rankscope.layers.linear import FactorizedLinear
 from rankscope.layers.paths import Path
 
 NAME = "layers"
+ORDERS = {"channels first": torch.contiguous_format, "channels last": torch.channels_last}
 CONVOLUTIONS = ((64, 32, 64), (64, 32, 1), (256, 8, 64), (256, 8, 1))  # channels, size, batch
 FORMAT_NAMES = ("cp", "tucker", "tensor-train", "svd")
 TENSORLY = {"cp": "cp", "tucker": "tucker", "tensor-train": "tt"}
@@ -31,8 +33,8 @@ def run() -> Iterator[dict[str, object]]:
     yield machine()
     for channels, size, batch in CONVOLUTIONS:
         for name in FORMAT_NAMES:
-            if name in FORMATS:
-                yield convolution(name, channels, size, batch)
+            for order in ORDERS:
+                yield convolution(name, channels, size, batch, order)
     yield from (linear(batch) for batch in (1, 64))
     yield choice()
 
@@ -59,15 +61,17 @@ def machine() -> dict[str, object]:
     }
 
 
-def convolution(name: str, channels: int, size: int, batch: int) -> dict[str, object]:
+def convolution(name: str, channels: int, size: int, batch: int, order: str) -> dict[str, object]:
     """One format against the dense layer and tensorly-torch's, forward and with gradients."""
     dense = nn.Conv2d(channels, channels, 3, padding=1)
     layer = _factorized(dense, name)
-    inputs = torch.randn(batch, channels, size, size)
+    inputs = torch.randn(batch, channels, size, size).contiguous(memory_format=ORDERS[order])
+    dense.to(memory_format=ORDERS[order])  # type: ignore[call-overload]
     torch.testing.assert_close(layer(inputs), layer.to_dense()(inputs), rtol=1e-3, atol=1e-4)
     peer = _tensorly(dense, name)
     row: dict[str, object] = {
         "case": f"conv {channels} -> {channels} on {size}x{size}, batch {batch}",
+        "order": order,
         "format": name,
         "ranks": layer.ranks,
         "kept": round(layer.cores.num_parameters / dense.weight.numel(), 4),

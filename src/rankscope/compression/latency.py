@@ -1,11 +1,10 @@
 """Seconds that a weight takes on this machine, measured at the sizes of its real inputs.
 
 Everything is timed in one process with the threads that PyTorch has, in inference mode, as the
-median of several calls. The clock of a loaded machine is not exact, so that a budget in seconds is
-kept as estimated: by the sum of these medians.
+fastest of several calls: whatever else the machine does can only add to it. A budget in seconds is
+kept as estimated, by the sum of these.
 """
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,16 +32,16 @@ class Stopwatch:
     """Times weights, and remembers: layers of the same sizes are timed once.
 
     Args:
-        repeats: calls of which the median is taken, after one that is not counted.
+        repeats: calls of which the fastest counts, after one that is not counted.
     """
 
-    repeats: int = 5
+    repeats: int = 7
     _known: dict[object, float] = field(default_factory=dict)
 
     def of_model(self, model: nn.Module, example: Batch) -> float:
         """Seconds of one forward pass."""
         with inference(model):
-            return self._median(lambda: run(model, example))
+            return self._fastest(lambda: run(model, example))
 
     def of_site(
         self, site: Site, calls: Sequence[Call], format: Format | None = None, ranks: Ranks = ()
@@ -57,17 +56,17 @@ class Stopwatch:
         if key not in self._known:
             inputs = _inputs(site, call)
             used = _dense(site) if format is None else _factorized(site, format, ranks).eval()
-            self._known[key] = call.steps * self._median(lambda: used(inputs))
+            self._known[key] = call.steps * self._fastest(lambda: used(inputs))
         return self._known[key]
 
-    def _median(self, call: Callable[[], object]) -> float:
+    def _fastest(self, call: Callable[[], object]) -> float:
         seconds = []
         with torch.no_grad():
             for _ in range(1 + self.repeats):
                 start = time.perf_counter()
                 call()
                 seconds.append(time.perf_counter() - start)
-        return statistics.median(seconds[1:])
+        return min(seconds[1:])
 
 
 def _inputs(site: Site, call: Call) -> Tensor:

@@ -119,7 +119,7 @@ def _notes(wishes: Wishes, entries: Sequence[Site | LeftAlone]) -> list[str]:
         )
     if wishes.measures_latency:
         notes.append(
-            "Latency is an estimate from medians measured here with "
+            "Latency is an estimate from calls measured here with "
             f"{torch.get_num_threads()} thread(s), weight by weight, at the example's sizes."
         )
     unseen = [

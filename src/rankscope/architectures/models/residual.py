@@ -23,11 +23,16 @@ class BasicBlock(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, channels, rows, columns) to the same, or to twice the channels."""
-        changed = self.bn2(self.conv2(self.bn1(self.conv1(images)).relu()))
+        changed: Tensor = self.bn2(self.conv2(self.bn1(self.conv1(images)).relu_()))
+        # In place: of a small network, half of the time is spent on memory.
+        changed += self._shortcut(images)
+        return changed.relu_()
+
+    def _shortcut(self, images: Tensor) -> Tensor:
+        if self.stride == 1:
+            return images  # padding by nothing would copy it
         kept = images[:, :, :: self.stride, :: self.stride]
-        kept = nn.functional.pad(kept, (0, 0, 0, 0, self.padding, self.padding))
-        outputs: Tensor = (changed + kept).relu()
-        return outputs
+        return nn.functional.pad(kept, (0, 0, 0, 0, self.padding, self.padding))
 
 
 class ResNet(nn.Module):
@@ -69,7 +74,7 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, 3, rows, columns) to logits (batch, classes)."""
-        features = self.bn1(self.conv1(images)).relu()
+        features = self.bn1(self.conv1(images)).relu_()
         features = self.layer3(self.layer2(self.layer1(features)))
         logits: Tensor = self.linear(features.mean(dim=(2, 3)))
         return logits

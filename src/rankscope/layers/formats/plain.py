@@ -55,32 +55,47 @@ class Step:
     riding: str | None
     along: tuple[int, ...]
 
-    def convolve(
-        self,
-        state: Tensor,
-        core: Tensor,
-        window: Window,
-        riding_size: int,
-        bias: Tensor | None = None,
-    ) -> Tensor:
-        """The next state (batch, channels, *positions); the last step of a chain has no riding."""
+    def under(self, window: Window, kernel: Sequence[int]) -> "Move":
+        """The step as a convolution of a kernel under a window."""
         places = range(len(window.stride))
-        sizes = dict(zip(self.kernel, core.shape[core.ndim - len(self.kernel) :], strict=True))
-        outputs = math.prod(core.shape[: len(self.outputs)])
-        weight = core.reshape(outputs, -1, *[sizes.get(KERNEL[p], 1) for p in places])
-        groups = window.groups if self.inputs else outputs
-        beside = _to_batch(state, window.groups, riding_size) if self.riding else state
-        convolution = functional.conv1d if len(places) == 1 else functional.conv2d
-        result = convolution(
-            beside,
-            weight,
-            bias,
+        return Move(
+            self.core,
+            len(self.outputs),
+            self.riding,
+            [kernel[p] if KERNEL[p] in self.kernel else 1 for p in places],
             [window.stride[p] if p in self.along else 1 for p in places],
             [window.padding[p] if p in self.along else 0 for p in places],
             [window.dilation[p] if p in self.along else 1 for p in places],
-            groups,
+            window.groups,
+            not self.inputs,
         )
-        return _from_batch(result, window.groups, riding_size) if self.riding else result
+
+
+@dataclass(frozen=True)
+class Move:
+    """A step under a window: found once, since finding it takes as long as a small sample."""
+
+    core: str
+    num_outputs: int
+    riding: str | None
+    kernel: list[int]
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    groups: int
+    is_depthwise: bool
+
+    def convolve(
+        self, state: Tensor, core: Tensor, riding_size: int, bias: Tensor | None = None
+    ) -> Tensor:
+        """The next state (batch, channels, *positions); the last step of a chain has no riding."""
+        outputs = math.prod(core.shape[: self.num_outputs])
+        weight = core.reshape(outputs, -1, *self.kernel)
+        groups = outputs if self.is_depthwise else self.groups
+        beside = _to_batch(state, self.groups, riding_size) if self.riding else state
+        convolution = functional.conv1d if len(self.stride) == 1 else functional.conv2d
+        result = convolution(beside, weight, bias, self.stride, self.padding, self.dilation, groups)
+        return _from_batch(result, self.groups, riding_size) if self.riding else result
 
 
 class PlainFormat(Format):
@@ -157,6 +172,10 @@ class PlainFormat(Format):
             taken, state = [], (*riding, *outputs)
         return steps
 
+    def moves(self, shape: WeightShape, window: Window) -> list[Move]:
+        """The steps under a window."""
+        return [step.under(window, shape.kernel) for step in self.steps(shape)]
+
     def apply(
         self,
         inputs: Tensor,
@@ -166,15 +185,14 @@ class PlainFormat(Format):
         bias: Tensor | None = None,
     ) -> Tensor:
         state = inputs
-        # Finding the steps takes longer than running them on one small sample.
         tracing = torch.compiler.is_compiling()
-        steps = self.steps(shape) if tracing else _steps(self, shape)
-        for number, step in enumerate(steps):
+        moves = self.moves(shape, window) if tracing else _moves(self, shape, window)
+        for number, move in enumerate(moves):
             state = channels_last(state) if number else state
-            riding_size = self._riding_size(step, cores, shape) if step.riding else 1
+            riding_size = self._riding_size(move.riding, cores, shape) if move.riding else 1
             # In the same pass over the outputs: adding it afterwards takes a third of the time.
-            added = bias if number == len(steps) - 1 else None
-            state = step.convolve(state, cores[step.core], window, riding_size, added)
+            added = bias if number == len(moves) - 1 else None
+            state = move.convolve(state, cores[move.core], riding_size, added)
         return state
 
     def multiplications(
@@ -209,11 +227,11 @@ class PlainFormat(Format):
             is_useful=lambda ranks: self.is_useful(shape, ranks),
         )
 
-    def _riding_size(self, step: Step, cores: Cores, shape: WeightShape) -> int:
+    def _riding_size(self, riding: str, cores: Cores, shape: WeightShape) -> int:
         """The size of the bond that rides along, read from a core that has it."""
         for name, held in self.legs(shape).items():
-            if step.riding in held[1:]:
-                return cores[name].shape[held.index(step.riding)]
+            if riding in held[1:]:
+                return cores[name].shape[held.index(riding)]
         return 1
 
     def _counts(
@@ -235,8 +253,8 @@ class PlainFormat(Format):
 
 
 @lru_cache(maxsize=1024)
-def _steps(format: PlainFormat, shape: WeightShape) -> tuple[Step, ...]:
-    return tuple(format.steps(shape))
+def _moves(format: PlainFormat, shape: WeightShape, window: Window) -> list[Move]:
+    return format.moves(shape, window)
 
 
 def _to_batch(state: Tensor, groups: int, riding_size: int) -> Tensor:
