@@ -24,7 +24,8 @@ def draw_bounds(rows: Sequence[Row]) -> object:
             continue
         _draw(panel, [row for row in rows if row["setting"] == settings[number]])
         panel.set_title(settings[number], loc="left", fontsize="small")
-    panels.flat[0].legend(fontsize="x-small")
+    marks, names = panels.flat[0].get_legend_handles_labels()
+    figure.legend(marks, names, loc="outside lower center", ncols=len(names), fontsize="small")
     return figure
 
 
