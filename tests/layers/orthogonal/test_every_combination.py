@@ -61,7 +61,7 @@ def by_frequencies(layer: Layer, side: int) -> Tensor:
 
 
 @pytest.mark.parametrize("is_transposed", [False, True])
-@pytest.mark.parametrize("kernel", range(1, 6))
+@pytest.mark.parametrize("kernel", range(1, 8))
 def test_singular_values_are_one(kernel: int, is_transposed: bool) -> None:
     torch.manual_seed(kernel)
     for layer, side in layers(kernel, is_transposed=is_transposed):
