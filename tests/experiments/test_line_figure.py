@@ -19,7 +19,10 @@ def test_seeds_are_dots_and_means_are_joined() -> None:
         {"size": None, "loss": 7.0, "depth": 2},
         {"exact rank": 18},
     ]
-    assert draw.groups(rows) == {"1": [(1.0, 2.0), (1.0, 4.0), (10.0, 1.0)], "2": [(10.0, 0.5)]}
+    assert draw.groups(rows) == {
+        "depth 1": [(1.0, 2.0), (1.0, 4.0), (10.0, 1.0)],
+        "depth 2": [(10.0, 0.5)],
+    }
     figure = draw(rows)
     assert isinstance(figure, Figure)
     (axes,) = figure.axes
@@ -30,3 +33,9 @@ def test_seeds_are_dots_and_means_are_joined() -> None:
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["depth 1", "depth 2"]
+
+
+def test_several_columns_tell_lines_apart_together() -> None:
+    draw = LineFigure("size", "loss", ("format", "protocol"))
+    row: Row = {"size": 1, "loss": 2.0, "format": "svd", "protocol": "sequential"}
+    assert draw.groups([row]) == {"svd, sequential": [(1.0, 2.0)]}

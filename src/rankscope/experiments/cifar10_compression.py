@@ -11,6 +11,7 @@ Reference:
 
 from rankscope.experiments.compression_entry import DenseEntry, UniformEntry
 from rankscope.experiments.experiment import Experiment
+from rankscope.experiments.line_figure import LineFigure
 from rankscope.experiments.planned_entry import PlannedEntry
 from rankscope.experiments.subject import DIGITS, RESNET32
 
@@ -51,6 +52,7 @@ CIFAR10_COMPRESSION = Experiment(
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=_QUICK,
     protocol=_PROTOCOL,
+    figure=LineFigure("share", "accuracy", "format"),
 )
 
 DIGITS_COMPRESSION = Experiment(
@@ -68,4 +70,5 @@ DIGITS_COMPRESSION = Experiment(
     seconds=30.0,
     quick=_QUICK,
     protocol=_PROTOCOL,
+    figure=LineFigure("share", "accuracy", "format"),
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rankscope.experiments.accuracy_entry import AccuracyEntry
 from rankscope.experiments.cp_subject import CPSubject
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Experiment
 from rankscope.training.recipe import Cosine, Recipe
 
@@ -47,4 +48,5 @@ CP_LAYERS_ACCURACY = Experiment(
     needs="FashionMNIST/raw and cifar-10-batches-bin",
     seconds=1800.0,
     seeds=5,
+    figure=DotFigure(("test accuracy", "train accuracy")),
 )

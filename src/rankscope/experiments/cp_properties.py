@@ -10,6 +10,7 @@ import torch
 
 from rankscope.architectures.models.catalogue import build
 from rankscope.experiments.cp_subject import inputs_and_labels
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
 from rankscope.generalization.analysis import Options, analyse
 from rankscope.generalization.sample import Sample
@@ -79,4 +80,5 @@ CP_PROPERTIES = Experiment(
         "parameters; properties in the triangle form on the first training images, ranks by the "
         "direct search at margin 1. Nothing is trained."
     ),
+    figure=DotFigure(("log10 of the product of t",)),
 )

@@ -11,6 +11,7 @@ from torch import nn
 from rankscope.compression.compressing import compress
 from rankscope.compression.latency_table import measure_latency
 from rankscope.compression.plan import Plan
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
 from rankscope.experiments.language_subject import (
     LanguageSubject,
@@ -114,6 +115,7 @@ MINILM_COMPRESSION = Experiment(
     title="MiniLM: Spearman correlation x 100 on STS-B at shares of 22,713,216 parameters",
     entries=_entries(SentenceVectors(), (0.9, 0.75, 0.5)),
     needs="all-MiniLM-L6-v2, STS-B, and the extra [text]",
+    figure=DotFigure(("score",)),
 )
 
 PRONUNCIATION_COMPRESSION = Experiment(
@@ -121,4 +123,5 @@ PRONUNCIATION_COMPRESSION = Experiment(
     title="g2p_en: words of CMUdict spoken rightly, in percent, at shares of 834,890 parameters",
     entries=_entries(Pronunciation(), (0.75, 0.5, 0.25)),
     needs="g2p_en and CMUdict",
+    figure=DotFigure(("score",)),
 )

@@ -16,14 +16,14 @@ class LineFigure:
     Args:
         across: column of the horizontal axis.
         up: column of the vertical axis.
-        group: column that tells the lines apart.
+        group: column that tells the lines apart, or several that do so together.
         is_logarithmic: whether the horizontal axis is.
         is_joined: whether the means of a group are joined by a line.
     """
 
     across: str
     up: str
-    group: str
+    group: str | tuple[str, ...]
     is_logarithmic: bool = True
     is_joined: bool = True
 
@@ -44,7 +44,7 @@ class LineFigure:
                 "o-" if self.is_joined else "o",
                 color=colour,
                 markersize=5,
-                label=f"{self.group} {name}",
+                label=name,
             )
         if self.is_logarithmic:
             axes.set_xscale("log")
@@ -59,8 +59,13 @@ class LineFigure:
         for row in rows:
             place, value = row.get(self.across), row.get(self.up)
             if isinstance(place, int | float) and isinstance(value, int | float):
-                found.setdefault(str(row.get(self.group)), []).append((float(place), float(value)))
+                found.setdefault(self._name(row), []).append((float(place), float(value)))
         return found
+
+    def _name(self, row: Row) -> str:
+        if isinstance(self.group, str):
+            return f"{self.group} {row.get(self.group)}"
+        return ", ".join(str(row.get(column)) for column in self.group)
 
 
 def _means(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

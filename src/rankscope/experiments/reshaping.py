@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
 from rankscope.experiments.planted_kernels import Structure, planted_kernel
 from rankscope.layers.formats.catalogue import FORMATS
@@ -110,4 +111,5 @@ RESHAPING = Experiment(
     quick=tuple(
         PlantedKernelEntry(structure, WeightShape(16, 16, (3, 3)), 0.06) for structure in Structure
     ),
+    figure=DotFigure(("best plain", "best reshaped"), is_logarithmic=True),
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from rankscope.experiments.comparison import compare
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.line_figure import LineFigure
 from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol, repair
 from rankscope.experiments.subject import DIGITS, RESNET32, Subject, score
 from rankscope.experiments.uniform_compression import compress_uniformly
@@ -89,6 +90,7 @@ SEQUENTIAL_VS_END_TO_END = Experiment(
     entries=_cells(RESNET32, (10_000, 25_000, 100_000)),
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=_cells(DIGITS, (1_000,)),
+    figure=LineFigure("samples", "accuracy", ("format", "protocol")),
 )
 
 SEQUENTIAL_VS_END_TO_END_DIGITS = Experiment(
@@ -97,4 +99,5 @@ SEQUENTIAL_VS_END_TO_END_DIGITS = Experiment(
     entries=_cells(DIGITS, (1_000, 3_000, 10_000, 30_000)),
     seconds=60.0,
     quick=_cells(DIGITS, (1_000,)),
+    figure=LineFigure("samples", "accuracy", ("format", "protocol")),
 )

@@ -11,6 +11,7 @@ from rankscope.constructions.box import Box
 from rankscope.constructions.pictures_regions import draw_regions
 from rankscope.constructions.region_bounds import product_upper_bound
 from rankscope.constructions.regions_plane import regions_in_plane
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
 from rankscope.separation.measuring.progress import Progress
 
@@ -89,4 +90,5 @@ TRAINED_REGIONS = Experiment(
     entries=tuple(TrainedRegions((16, 16), 0, steps) for steps in (0, 100, 1000)),
     seconds=120.0,
     quick=tuple(TrainedRegions((6, 4), 0, steps) for steps in (0, 60)),
+    figure=DotFigure(("patterns", "affine pieces")),
 )

@@ -11,6 +11,7 @@ from rankscope.constructions.sawtooth import (
     distance_to_sawtooth,
     sawtooth_network,
 )
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
 from rankscope.separation.measuring.progress import Progress
 
@@ -89,4 +90,5 @@ SAWTOOTH_RIVALS = Experiment(
     entries=tuple(SawtoothRival(num_layers, seed) for num_layers in (2, 3) for seed in range(3)),
     seconds=120.0,
     quick=(SawtoothRival(2, 0, steps=100), SawtoothRival(3, 0, steps=100)),
+    figure=DotFigure(("distance", "least for its pieces", "least for its sizes")),
 )

@@ -1,0 +1,42 @@
+import numpy
+import pytest
+
+from rankscope.experiments.catalogue import EXPERIMENTS
+from rankscope.experiments.dot_figure import DotFigure
+from rankscope.experiments.experiment import Row
+
+pytest.importorskip("matplotlib")
+
+
+def test_every_setting_has_a_line_with_its_seeds_and_their_mean() -> None:
+    from matplotlib.figure import Figure
+
+    rows: list[Row] = [
+        {"setting": "plain", "accuracy": 1.0, "published": 5},
+        {"setting": "plain", "accuracy": 3.0, "published": 5},
+        {"setting": "cp", "accuracy": 4.0, "published": None},
+    ]
+    draw = DotFigure(("accuracy", "published"))
+    assert draw.points(rows, "published") == {"plain": [5.0, 5.0]}
+    figure = draw(rows)
+    assert isinstance(figure, Figure)
+    (axes,) = figure.axes
+    seeds, means, _, published = axes.lines
+    assert numpy.array_equal(seeds.get_xdata(), [1.0, 3.0, 4.0])
+    assert numpy.array_equal(seeds.get_ydata(), [0, 0, 1])
+    assert numpy.array_equal(means.get_xdata(), [2.0, 4.0])
+    assert numpy.array_equal(published.get_xdata(), [5.0])
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["plain", "cp"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["accuracy", "published"]
+
+
+def test_one_column_names_its_axis() -> None:
+    figure = DotFigure(("error",), is_logarithmic=True)([{"setting": "a", "error": 0.1}])
+    (axes,) = figure.axes  # type: ignore[attr-defined]
+    assert axes.get_xlabel() == "error"
+    assert axes.get_xscale() == "log"
+
+
+def test_every_experiment_has_a_figure() -> None:
+    assert not [name for name, found in EXPERIMENTS.items() if found.figure is None]
