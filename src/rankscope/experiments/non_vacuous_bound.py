@@ -65,7 +65,7 @@ NON_VACUOUS_BOUND = Experiment(
     ),
     seconds=1800.0,
     seeds=3,
-    figure=LineFigure("parameters", "bound", "group"),
+    figure=LineFigure("parameters", "bound", ("group",)),
     summary=largest,
     needs="MNIST/raw, FashionMNIST/raw and cifar-10-batches-bin",
     protocol=(
