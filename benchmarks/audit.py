@@ -9,7 +9,6 @@ that does nothing but the audit.
 """
 
 import importlib.util
-import resource
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from benchmarks.peak_memory import peak_mebibytes
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.sources import open_model
 from rankscope.auditing.weights import audit_weights
@@ -139,4 +139,4 @@ def _weightwatcher(path: Path) -> dict[str, object]:
 
 if __name__ == "__main__":
     _audit(Path(sys.argv[1]))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    print(round(peak_mebibytes()))

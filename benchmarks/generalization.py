@@ -8,7 +8,6 @@ Images are random; peak memory is that of a fresh process that measures the prop
     OMP_NUM_THREADS=2 python -c "from benchmarks.generalization import run; print(*run(500))"
 """
 
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from benchmarks.peak_memory import peak_mebibytes
 from benchmarks.timing import seconds
 from rankscope.architectures.models.catalogue import build
 from rankscope.architectures.models.cp_networks import in_cp_form
@@ -89,4 +89,4 @@ def peak_memory(samples: int) -> int:
 def main(samples: int) -> None:
     torch.set_num_threads(1)
     properties(network(), images(samples))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    print(round(peak_mebibytes()))
