@@ -38,5 +38,20 @@ def test_one_column_names_its_axis() -> None:
     assert axes.get_xscale() == "log"
 
 
+def test_columns_of_different_units_have_a_panel_each() -> None:
+    rows: list[Row] = [
+        {"setting": "characters", "nats": 2.0},
+        {"setting": "pixels", "bits": 5.0},
+        {"setting": "both", "nats": 3.0, "bits": 4.0},
+    ]
+    figure = DotFigure(("nats", "score", "bits"), has_panels=True)(rows)
+    nats, bits = figure.axes  # type: ignore[attr-defined]
+    assert [axes.get_xlabel() for axes in (nats, bits)] == ["nats", "bits"]
+    assert [label.get_text() for label in nats.get_yticklabels()] == ["characters", "both"]
+    assert [label.get_text() for label in bits.get_yticklabels()] == ["pixels", "both"]
+    assert numpy.array_equal(bits.lines[0].get_xdata(), [5.0, 4.0])
+    assert numpy.array_equal(bits.lines[0].get_ydata(), [0, 1])
+
+
 def test_every_experiment_has_a_figure() -> None:
     assert not [name for name, found in EXPERIMENTS.items() if found.figure is None]

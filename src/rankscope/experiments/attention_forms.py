@@ -16,8 +16,8 @@ from rankscope.architectures.sequence_models.attention_forms import (
 )
 from rankscope.architectures.sequence_models.pixel_model import PixelInput
 from rankscope.architectures.sequence_models.shape import TransformerShape
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Experiment, Row, Workplace
-from rankscope.experiments.line_figure import LineFigure
 from rankscope.experiments.sequence_entry import SequenceEntry, Steps
 from rankscope.experiments.sequence_tasks import (
     CharacterTask,
@@ -112,5 +112,5 @@ ATTENTION_FORMS = Experiment(
         "is what a training step keeps for its backward pass; time is of one core."
     ),
     seeds=3,
-    figure=LineFigure("seconds", "test loss", "attention", is_joined=False),
+    figure=DotFigure(("test loss", "BLEU", "bits"), has_panels=True),
 )

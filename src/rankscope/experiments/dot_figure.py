@@ -1,12 +1,14 @@
 """A figure of finished rows that have no order: a line for each setting, its values along it."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rankscope.experiments.experiment import Row
 
 _WIDTH, _LINE, _AXIS = 6.4, 0.28, 0.9  # inches
+_Points = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -16,40 +18,34 @@ class DotFigure:
     Args:
         columns: what is drawn, each in its colour.
         is_logarithmic: whether the horizontal axis is.
+        has_panels: whether every column has a panel of its own, with the settings that have it:
+            for columns of different units.
     """
 
     columns: tuple[str, ...]
     is_logarithmic: bool = False
+    has_panels: bool = False
 
     def __call__(self, rows: Sequence[Row]) -> object:
         """A `matplotlib.figure.Figure`."""
         from matplotlib.figure import Figure
 
-        settings = list(dict.fromkeys(str(row["setting"]) for row in rows))
-        size = (_WIDTH, _LINE * len(settings) + _AXIS)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.add_subplot()
-        for number, column in enumerate(self.columns):
-            points = self.points(rows, column)
-            places = [settings.index(setting) for setting, values in points.items() for _ in values]
-            values = [value for held in points.values() for value in held]
-            axes.plot(values, places, ".", color=f"C{number}", markersize=3)
-            axes.plot(
-                [statistics.fmean(held) for held in points.values()],
-                [settings.index(setting) for setting in points],
-                "o",
-                color=f"C{number}",
-                markersize=5,
-                label=column,
-            )
-        axes.set_yticks(range(len(settings)), settings, fontsize="small")
-        axes.invert_yaxis()  # the first setting on top
-        axes.grid(axis="y", linewidth=0.3)
-        if self.is_logarithmic:
-            axes.set_xscale("log")
-        if len(self.columns) == 1:
-            axes.set_xlabel(self.columns[0])
-        else:
+        drawn = {column: self.points(rows, column) for column in self.columns}
+        every = list(dict.fromkeys(str(row["setting"]) for row in rows))
+        panels = [{column: points} for column, points in drawn.items() if points]
+        panels = panels if self.has_panels and panels else [drawn]
+        settings = [
+            [name for name in every if any(name in points for points in panel.values())]
+            if self.has_panels
+            else every
+            for panel in panels
+        ]
+        heights = [_LINE * len(names) + _AXIS for names in settings]
+        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
+        found = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
+        for axes, panel, names in zip(found, panels, settings, strict=True):
+            self._draw(axes, panel, names)
+        if len(panels[0]) > 1:
             figure.legend(loc="outside lower center", ncols=len(self.columns), fontsize="small")
         return figure
 
@@ -61,3 +57,21 @@ class DotFigure:
             if isinstance(value, int | float):
                 found.setdefault(str(row["setting"]), []).append(float(value))
         return found
+
+    def _draw(self, axes: Any, panel: Mapping[str, _Points], settings: Sequence[str]) -> None:
+        for column, points in panel.items():
+            colour = f"C{self.columns.index(column)}"
+            places = [settings.index(setting) for setting, values in points.items() for _ in values]
+            values = [value for held in points.values() for value in held]
+            axes.plot(values, places, ".", color=colour, markersize=3)
+            means = [statistics.fmean(held) for held in points.values()]
+            places = [settings.index(setting) for setting in points]
+            axes.plot(means, places, "o", color=colour, markersize=5, label=column)
+        axes.set_yticks(range(len(settings)), settings, fontsize="small")
+        axes.invert_yaxis()  # the first setting on top
+        axes.grid(axis="y", linewidth=0.3)
+        if self.is_logarithmic:
+            axes.set_xscale("log")
+        if len(panel) == 1:
+            (column,) = panel
+            axes.set_xlabel(column)
