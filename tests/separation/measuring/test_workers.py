@@ -91,12 +91,17 @@ def test_a_cluster_whose_package_is_missing_names_the_extra(
 
 
 _ON_A_CLUSTER = """
+import os
 import sys
 from rankscope.separation.measuring.workers import Workers
 
+def done(number):
+    return abs(number), os.getpid()
+
 if __name__ == "__main__":
-    found = sorted(Workers(sys.argv[1], jobs=2).run(abs, [-9, -8, -7, -6]))
-    print("found", found)
+    found = sorted(Workers(sys.argv[1], jobs=2).run(done, [-9, -8, -7, -6]))
+    print("found", [(number, result) for number, (result, _) in found])
+    print("done here:", os.getpid() in {process for _, (_, process) in found})
 """
 
 
@@ -109,3 +114,4 @@ def test_a_cluster_that_is_not_running_is_started(backend: str, tmp_path: Path) 
     command = [sys.executable, str(script), backend]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "found [(0, 9), (1, 8), (2, 7), (3, 6)]" in done.stdout
+    assert "done here: False" in done.stdout

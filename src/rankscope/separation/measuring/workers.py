@@ -146,7 +146,9 @@ class Workers:
             distributed.get_client()
         except ValueError:
             cluster: AbstractContextManager[object] = distributed.Client(
-                n_workers=self.num_local, threads_per_worker=1, dashboard_address=None
+                n_workers=self.jobs or joblib.cpu_count(),
+                threads_per_worker=1,
+                dashboard_address=None,
             )
             return cluster
         return nullcontext()
