@@ -57,7 +57,7 @@ def learning_curves(rows: Sequence[Row]) -> object:
         label = settings[number] if row["seed"] in (0, None) else None
         axes.plot(range(1, len(accuracies) + 1), accuracies, color=f"C{number}", label=label)
     axes.set_xlabel("epoch")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.set_ylabel("test accuracy, percent")
     axes.legend()
     return figure
