@@ -158,7 +158,10 @@ def stories_subject(files: dict[str, Path], *, seed: int) -> Subject:
     partitions = text_partitions(seed=seed)
     return Subject(
         name="stories260k",
-        models={"trained": trained, "untrained": stories260k.untrained(trained.sizes, seed=seed)},
+        models={
+            "trained": trained,
+            "untrained": stories260k.untrained(trained.llama.sizes, seed=seed),
+        },
         inputs=with_new_halves(windows, partitions)[:SAMPLES],
         column=frequent,
         partitions=partitions,

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from rankscope.architectures.sequence_models.llama import LlamaSizes
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -107,50 +109,17 @@ def test_images_are_read_with_their_labels() -> None:
 SIZES = (8, 12, 2, 4, 2, 300, 32)
 
 
-def test_attention_is_that_of_the_paper_head_by_head() -> None:
-    from examples import stories260k
-
-    sizes = stories260k.Sizes(*SIZES)
-    block = stories260k.untrained(sizes, seed=0).blocks[0]
-    assert isinstance(block, stories260k.Block)
-    for linear in (block.query, block.key, block.value, block.mix):
-        nn.init.normal_(linear.weight)
-    nn.init.zeros_(block.shrink.weight)  # only the attention is left
-    inputs = torch.randn(1, 5, 8, dtype=torch.float64)
-    normed = inputs[0] / (inputs[0].square().mean(dim=1, keepdim=True) + 1e-5).sqrt()
-    turn = torch.polar(torch.ones(5, dtype=torch.float64), torch.arange(5, dtype=torch.float64))
-    heads = []
-    for head in range(4):  # of size 2: one complex number, turned by its position
-        shared = slice(2 * (head // 2), 2 * (head // 2) + 2)
-        query = torch.view_as_complex(normed @ block.query.weight[2 * head : 2 * head + 2].T) * turn
-        key = torch.view_as_complex(normed @ block.key.weight[shared].T) * turn
-        scores = (query[:, None] * key.conj()).real / math.sqrt(2)
-        scores = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf)
-        heads.append(scores.softmax(dim=1) @ normed @ block.value.weight[shared].T)
-    expected = inputs[0] + torch.cat(heads, dim=1) @ block.mix.weight.T
-    torch.testing.assert_close(block(inputs)[0], expected)
-
-
 def stories_weights(model: nn.Module) -> list[Tensor]:
-    parts = [
-        "attention_norm",
-        "query",
-        "key",
-        "value",
-        "mix",
-        "hidden_norm",
-        "gate",
-        "shrink",
-        "grow",
-    ]
-    middle = [model.get_parameter(f"blocks.{k}.{part}.weight") for part in parts for k in range(2)]
-    return [model.get_parameter("embedding.weight"), *middle, model.get_parameter("norm.weight")]
+    attention = [f"attention.{part}" for part in ("query", "key", "value", "out")]
+    parts = ["attention_norm", *attention, "forward_norm", "gate", "down", "up"]
+    names = [f"blocks.{k}.{part}" for part in parts for k in range(2)]
+    return [model.get_parameter(f"llama.{name}.weight") for name in ("tokens", *names, "norm")]
 
 
 def test_a_saved_llama_comes_back() -> None:
     from examples import stories260k
 
-    model = stories260k.untrained(stories260k.Sizes(*SIZES), seed=0)
+    model = stories260k.untrained(LlamaSizes(*SIZES), seed=0)
     write_stories(stories_weights(model), SIZES, Path("stories.bin"))
     again = stories260k.trained(Path("stories.bin"))
     tokens = torch.randint(300, (3, 6))
@@ -259,7 +228,7 @@ def test_the_command_writes_table_numbers_and_picture(
     (data / "cifar-10-batches-bin").mkdir()
     rows = torch.randint(10, (6, 3073), dtype=torch.uint8)
     (data / "cifar-10-batches-bin/test_batch.bin").write_bytes(rows.numpy().tobytes())
-    weights = stories_weights(stories260k.untrained(stories260k.Sizes(*SIZES), seed=0))
+    weights = stories_weights(stories260k.untrained(LlamaSizes(*SIZES), seed=0))
     write_stories(weights, SIZES, data / "stories260k/stories260K.bin")
     write_tokenizer({b" ": 0.0, b"a": -1.0}, data / "stories260k/tok512.bin")
     (data / "multi30k").mkdir()

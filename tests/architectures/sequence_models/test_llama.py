@@ -1,3 +1,4 @@
+import math
 import struct
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from torch import Tensor
 from rankscope.architectures.sequence_models.llama import (
     Llama,
     LlamaSizes,
+    RotaryAttention,
     read_llama2c,
     rotated,
 )
@@ -49,6 +51,23 @@ def test_a_file_is_read_as_the_model_that_wrote_it(tmp_path: Path) -> None:
     found = read_llama2c(written(own, tmp_path / "model.bin"))
     tokens = torch.randint(10, (2, 6))
     torch.testing.assert_close(found(tokens), own(tokens))
+
+
+def test_attention_is_that_of_the_paper_head_by_head() -> None:
+    attention = RotaryAttention(SIZES).double()
+    inputs = torch.randn(1, 5, 8, dtype=torch.float64)
+    turn = torch.polar(torch.ones(5, dtype=torch.float64), torch.arange(5, dtype=torch.float64))
+    heads = []
+    for head in range(4):  # of size 2: one complex number, turned by its position
+        own = slice(2 * head, 2 * head + 2)
+        shared = slice(2 * (head // 2), 2 * (head // 2) + 2)
+        query = torch.view_as_complex(inputs[0] @ attention.query.weight[own].T) * turn
+        key = torch.view_as_complex(inputs[0] @ attention.key.weight[shared].T) * turn
+        scores = (query[:, None] * key.conj()).real / math.sqrt(2)
+        scores = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf)
+        heads.append(scores.softmax(dim=1) @ inputs[0] @ attention.value.weight[shared].T)
+    expected = torch.cat(heads, dim=1) @ attention.out.weight.T
+    torch.testing.assert_close(attention(inputs)[0], expected)
 
 
 def test_scores_depend_on_the_distance_of_places_only() -> None:
