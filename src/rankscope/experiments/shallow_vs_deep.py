@@ -14,11 +14,11 @@ from rankscope.architectures.classifiers.hierarchical_classifier import Hierarch
 from rankscope.architectures.classifiers.shallow_classifier import ShallowClassifier
 from rankscope.architectures.classifiers.train_classifier import TrainClassifier
 from rankscope.experiments.classifier_entry import ClassifierEntry
+from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Experiment
 from rankscope.experiments.tt_mnist import (
     DIGITS_RECIPE,
     MNIST_PATCHES,
-    learning_curves,
     shortened,
 )
 from rankscope.training.recipe import Cosine, Recipe
@@ -101,5 +101,5 @@ SHALLOW_VS_DEEP = Experiment(
     needs="MNIST/raw with its four idx files",
     seconds=600.0,
     seeds=3,
-    figure=learning_curves,
+    figure=DotFigure(("test accuracy",)),
 )
