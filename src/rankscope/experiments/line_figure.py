@@ -30,6 +30,7 @@ class LineFigure:
     def __call__(self, rows: Sequence[Row]) -> object:
         """A `matplotlib.figure.Figure`."""
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter
 
         figure = Figure(figsize=_SIZE, layout="constrained")
         axes = figure.add_subplot()
@@ -48,6 +49,10 @@ class LineFigure:
             )
         if self.is_logarithmic:
             axes.set_xscale("log")
+            # Numbers as people write them, near enough to each other for less than a decade.
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter("{x:,g}")
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(self.across)
         axes.set_ylabel(self.up)
         axes.legend(fontsize="small")
