@@ -7,7 +7,7 @@ from rankscope.experiments.cifar10_compression import CIFAR10_COMPRESSION, DIGIT
 from rankscope.experiments.cp_layers_accuracy import CP_LAYERS_ACCURACY
 from rankscope.experiments.cp_properties import CP_PROPERTIES
 from rankscope.experiments.degree_budget import DEGREE_BUDGET
-from rankscope.experiments.depth_width import DEPTH_WIDTH
+from rankscope.experiments.depth_width import DEPTH_WIDTH, DEPTH_WIDTH_LONGER
 from rankscope.experiments.embedding_bottleneck import EMBEDDING_BOTTLENECK
 from rankscope.experiments.experiment import Experiment
 from rankscope.experiments.head_bottleneck import HEAD_BOTTLENECK
@@ -58,6 +58,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         SHALLOW_VS_DEEP,
         DEGREE_BUDGET,
         DEPTH_WIDTH,
+        DEPTH_WIDTH_LONGER,
         EMBEDDING_BOTTLENECK,
         HEAD_BOTTLENECK,
         ATTENTION_FORMS,
