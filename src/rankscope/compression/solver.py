@@ -17,6 +17,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from rankscope.compression.greedy import Option, choose_greedily, relaxed_price, undominated
+from rankscope.compression.quiet import without_stray_lines
 
 # HiGHS also stops at an absolute gap of 1e-6, and scipy cannot change it: scores are scaled up.
 LARGEST_SCORE = 1e5
@@ -172,16 +173,17 @@ def _integer_program(
         [np.asarray(row.costs, dtype=float) / unit for row, unit in zip(rows, units, strict=True)]
     )
     limits = [row.limit / unit for row, unit in zip(rows, units, strict=True)]
-    return milp(
-        scores * _scale(lists),
-        integrality=np.ones(len(owners)),
-        bounds=Bounds(0, 1),
-        constraints=[
-            LinearConstraint(one_of_each, 1, 1),
-            LinearConstraint(csr_array(costs), -np.inf, limits),
-        ],
-        options={"mip_rel_gap": relative_gap, "time_limit": max_seconds},
-    )
+    with without_stray_lines():
+        return milp(
+            scores * _scale(lists),
+            integrality=np.ones(len(owners)),
+            bounds=Bounds(0, 1),
+            constraints=[
+                LinearConstraint(one_of_each, 1, 1),
+                LinearConstraint(csr_array(costs), -np.inf, limits),
+            ],
+            options={"mip_rel_gap": relative_gap, "time_limit": max_seconds},
+        )
 
 
 def _scale(lists: Sequence[Sequence[Option]]) -> float:

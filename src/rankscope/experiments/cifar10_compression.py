@@ -33,8 +33,9 @@ _QUICK = (
 )
 _PROTOCOL = (
     "Every 3 x 3 convolution of a trained network is written in one format with the same share of "
-    "its weights, then repaired layer by layer and trained end to end within the row's seconds; "
-    "accuracy in percent on the whole test set. --quick: the embedded digits network."
+    "its weights, then repaired stage by stage with at most 150,000 samples. The row named best "
+    "chooses formats and ranks together and is trained end to end for the rest of the row's "
+    "seconds. Accuracy in percent on the whole test set. --quick: the embedded digits network."
 )
 
 CIFAR10_COMPRESSION = Experiment(

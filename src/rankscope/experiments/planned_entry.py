@@ -11,9 +11,11 @@ from rankscope.experiments.compression_entry import CompressionEntry
 from rankscope.experiments.experiment import Row, Workplace
 from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol, Repair, repair
 from rankscope.layers.convolution import FactorizedConv2d
+from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.training.batches import TensorData
 from rankscope.training.recipe import Adam, Recipe, TimedCosine
 
+CHOICE = ("svd", "cp", "tucker", "tensor-train")
 CALIBRATION_IMAGES = 1024
 SEQUENTIAL_SHARE = 0.25  # of the seconds; the rest is end to end
 
@@ -54,7 +56,8 @@ class PlannedEntry(CompressionEntry):
         batches = [batch.inputs for batch in data.head(CALIBRATION_IMAGES).batches(128)]
         # A budget is a share of the whole model; here what is left alone comes on top.
         keep = (int(self.keep * dense) + total - dense) / total
-        return compress(reference, keep, batches, leave=others).model
+        formats = [FORMATS[name] for name in CHOICE]
+        return compress(reference, keep, batches, formats=formats, leave=others).model
 
     def repair(
         self,
