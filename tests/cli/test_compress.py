@@ -144,6 +144,17 @@ def test_weights_of_another_shape_are_refused_naming_both(
     assert "(6,)" in told
 
 
+def test_nan_in_a_weights_file_is_refused_with_the_name_of_its_weight(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str
+) -> None:
+    state = nn.Sequential(nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 6)).state_dict()
+    state["2.weight"][3, 5] = float("nan")
+    state["2.weight"][4, 0] = float("inf")
+    save_file(state, tmp_path / "broken.safetensors")
+    told = refusal(capsys, f"{factory}:network", "--dry-run", "--weights", "broken.safetensors")
+    assert "2.weight holds 2 NaN or infinite numbers of 240" in told
+
+
 def test_data_of_unequal_lengths_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

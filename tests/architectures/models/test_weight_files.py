@@ -108,6 +108,14 @@ def test_tied_weights_that_differ_in_the_file_are_refused() -> None:
         load_weights(model, untied.state_dict(), who="file")
 
 
+def test_nan_is_loaded_as_it_is_and_equals_itself_in_tied_weights() -> None:
+    published, model = (RecurrentLanguageModel(9, width=4, is_tied=True) for _ in range(2))
+    with torch.no_grad():
+        published.encoder.weight[2, 1] = float("nan")
+    load_weights(model, published.state_dict(), who="file")
+    assert model.decoder.weight.isnan().nonzero().tolist() == [[2, 1]]
+
+
 def test_another_shape_is_refused_with_both_and_nothing_is_changed() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 5))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -100,10 +100,15 @@ def _check_ties(found: Mapping[str, Tensor], places: Mapping[str, Tensor], *, wh
     first: dict[int, str] = {}
     for name in (name for name in places if name in found):
         other = first.setdefault(id(places[name]), name)
-        if not torch.equal(found[name], found[other]):
+        if not _are_same(found[name], found[other]):
             raise ModelFileError(
                 f"{who}: {other} and {name} are one weight in the model, but differ in the file."
             )
+
+
+def _are_same(one: Tensor, other: Tensor) -> bool:
+    """Equal everywhere; NaN equals NaN, for whoever uses the weights says more about those."""
+    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _without_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
