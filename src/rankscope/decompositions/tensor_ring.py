@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rankscope.decompositions.computing import Scaled, to_scaled
 from rankscope.decompositions.ring_descent import Ring, contract_ring, descend_ring
+from rankscope.decompositions.ring_gauge import least_norm_cores
 from rankscope.decompositions.svd import num_within, thin_svd
 from rankscope.decompositions.tensor_train import cut_to_bonds, cut_within, limited_bonds
 from rankscope.decompositions.truncation import (
@@ -65,7 +66,8 @@ def decompose_tensor_ring(
     There are two starts: a tensor train, whose ends are joined by the closing bond, and one whose
     first bond is split between its two neighbours. Two sweeps of alternating least squares tell
     which one to go on with: the end is never worse than either start, nor than the train with the
-    same bonds. For a relative error, the one with fewer parameters is returned.
+    same bonds. For a relative error, the one with fewer parameters is returned. Of all cores that
+    stand for the ring, those of least norm are returned.
 
     Args:
         tensor: of order 2 or more.
@@ -100,7 +102,8 @@ def decompose_tensor_ring(
     tried = [descend_ring(scaled.unit, start, min(sweeps, _TRIAL_SWEEPS)) for start in starts]
     better = _nearest(scaled, starts + tried)
     last = descend_ring(scaled.unit, better.cores, max(0, sweeps - _TRIAL_SWEEPS))
-    found = _nearest(scaled, [better.cores, last])
+    nearest = _nearest(scaled, [better.cores, last])
+    found = _nearest(scaled, [least_norm_cores(nearest.cores)])
     share = scaled.scale ** (1 / tensor.ndim)
     return TensorRing(tuple(core * share for core in found.cores), found.relative_error)
 
