@@ -1,4 +1,4 @@
-r"""The cores of least norm among all rings that stand for the same tensor.
+"""The cores of least norm among all rings that stand for the same tensor.
 
 A bond may be turned by any invertible matrix, G_k M and M⁻¹ G_{k+1}, and the tensor stays. Least
 squares end anywhere among these, often with cores so large that they nearly cancel; a step of
@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from rankscope.decompositions.computing import frobenius_norm
-
-Ring = tuple[Tensor, ...]
+from rankscope.decompositions.ring_descent import Ring
 
 _MOST_SWEEPS = 100
 # A sweep that lowers the sum of squared norms by less than this share is the last one.
