@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from examples import resnet20, stories260k
 from examples.split_report import Row, draw, table, write_rows
+from rankscope.progress import Report, ignore
 from rankscope.separation.function_rank import separation_rank
-from rankscope.separation.measuring.progress import Report, ignore
 from rankscope.separation.nearby.epsilon import epsilon_rank
 from rankscope.separation.nearby.metrics import Frobenius, Matrix
 from rankscope.separation.pairing import FunctionOptions

@@ -14,6 +14,7 @@ from rankscope.architectures.products import ProductNetwork
 from rankscope.architectures.recurrent import RecurrentCircuit
 from rankscope.architectures.shallow import Shallow, ShallowFunction
 from rankscope.errors import CertificateError, FamilyError, MatrixError
+from rankscope.progress import Progress
 from rankscope.separation import rank_modulo
 from rankscope.separation.certificates.certificate import (
     MAX_DETERMINANT,
@@ -27,7 +28,6 @@ from rankscope.separation.certificates.challenges import num_challenges
 from rankscope.separation.certificates.file import parse_certificate, to_json
 from rankscope.separation.measuring.measured import MeasuredRank, Minor, Run
 from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.measuring.split_function import Residues
 from rankscope.separation.partition import Partition
 

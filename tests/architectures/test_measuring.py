@@ -23,11 +23,11 @@ from rankscope.errors import (
     TooLargeError,
     UnsupportedModuleError,
 )
+from rankscope.progress import Progress
 from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.measuring.tiles import plan_tiles
-from rankscope.separation.measuring.workers import Workers
 from rankscope.separation.partition import Partition
+from rankscope.workers import Workers
 
 
 class Power(PolynomialNetwork):

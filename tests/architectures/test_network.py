@@ -4,8 +4,7 @@ import numpy
 import pytest
 import torch
 
-from rankscope.architectures.network import PolynomialNetwork
-from rankscope.architectures.pairs import PairwiseFunction
+from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork
 from rankscope.architectures.shallow import Shallow
 from rankscope.architectures.tensor_train import TensorTrain
 from rankscope.errors import PartitionError, SizeError

@@ -10,14 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.architectures import pairs
+from rankscope.architectures import network as network_module
 from rankscope.architectures.arithmetic import Arithmetic
-from rankscope.architectures.network import PolynomialNetwork, Setting
-from rankscope.architectures.pairs import (
-    PairwiseFunction,
-    interpolation_modulo,
-    unit_vector_points,
-)
+from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork, Setting
+from rankscope.architectures.pairs import interpolation_modulo, unit_vector_points
 from rankscope.diagrams.diagram import Diagram
 from rankscope.errors import PrimeError
 from rankscope.separation.partition import Partition
@@ -139,7 +135,7 @@ def test_many_pairs_are_computed_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch
     rows, columns = numpy.arange(7), numpy.arange(5)
     expected = function.values(rows, columns)
     for at_once in (1, 11, 35):
-        monkeypatch.setattr(pairs, "_PAIRS_AT_ONCE", at_once)
+        monkeypatch.setattr(network_module, "_PAIRS_AT_ONCE", at_once)
         assert (function.values(rows, columns) == expected).all()
 
 

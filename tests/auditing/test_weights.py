@@ -16,7 +16,7 @@ from rankscope.auditing.tensors import TensorRow
 from rankscope.auditing.views import WeightOptions
 from rankscope.auditing.weights import audit_weights
 from rankscope.errors import SizeError
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 
 HEADS, KEYS, SIZE, WIDTH = 4, 2, 3, 10
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from rankscope.compression.fine_tuning import Distillation, Imitation, Labels, fine_tune
 from rankscope.errors import CompressionError
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.recipe import Recipe
 

@@ -14,7 +14,7 @@ from rankscope.compression.replacing import with_replaced
 from rankscope.compression.scores import Scoring, Weighing
 from rankscope.errors import CompressionError
 from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 
 SVD = [FORMATS["svd"]]
 

@@ -13,7 +13,7 @@ from rankscope.compression.kept_outputs import keep_outputs
 from rankscope.compression.sequential import fit_stages
 from rankscope.compression.stages import input_of_stage, split_into_stages
 from rankscope.errors import CheckpointError, CompressionError, OutputError
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.batches import TensorData
 from rankscope.training.recipe import Recipe
 

@@ -5,10 +5,10 @@ import torch
 
 from rankscope.errors import ExperimentError
 from rankscope.experiments.degree_targets import TargetSearch
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
+from rankscope.seeds import seed_of
 from rankscope.separation.nearby.measures import Uniform
 from rankscope.separation.nearby.quadrature import quadrature_kernel
-from rankscope.training.batches import seed_of
 
 SEARCH = TargetSearch((3,), 5, num_inputs=4, lower_degree=2, steps=10)
 

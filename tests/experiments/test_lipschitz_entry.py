@@ -20,7 +20,7 @@ from rankscope.experiments.lipschitz_entry import (
     radius_name,
 )
 from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.augmentation import IMAGENET_NORMALIZATION
 from rankscope.training.batches import TensorData
 from rankscope.training.datasets import DataSet

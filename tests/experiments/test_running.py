@@ -17,8 +17,8 @@ from rankscope.experiments.reshaping import PlantedKernelEntry
 from rankscope.experiments.results import read_manifest
 from rankscope.experiments.running import RunOptions, run_experiment
 from rankscope.layers.formats.format import WeightShape
-from rankscope.separation.measuring.progress import Progress
-from rankscope.separation.measuring.workers import Workers
+from rankscope.progress import Progress
+from rankscope.workers import Workers
 
 
 @dataclass(frozen=True)

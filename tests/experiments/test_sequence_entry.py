@@ -12,7 +12,7 @@ from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Row, Workplace
 from rankscope.experiments.sequence_entry import SequenceEntry, Steps
 from rankscope.experiments.sequence_tasks import CharacterTask, PixelTask, TranslationTask
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training import loop
 
 SHAPE = TransformerShape(1, 8, MultiHead(2, 4), num_positions=64)

@@ -6,7 +6,7 @@ from rankscope.constructions.dense import dense_layers
 from rankscope.constructions.sawtooth import depth_separation
 from rankscope.experiments.experiment import Workplace
 from rankscope.experiments.teaching_sawtooth import SAWTOOTH_RIVALS, SawtoothRival
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -10,7 +10,7 @@ from rankscope.generalization.compressed_network import compressed_network, outp
 from rankscope.generalization.measured_search import find_measured_ranks
 from rankscope.generalization.rank_search import Search
 from rankscope.generalization.sample import Euclidean, LargestEntry, Tolerance
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 
 
 @settings(deadline=None, max_examples=6)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError
+from rankscope.progress import Progress
 from rankscope.robustness.attacks import Attack, Attacked, Threat, attack
 from rankscope.robustness.losses import AttackLoss, CrossEntropy, LogitsRatio, Margin
 from rankscope.robustness.norms import L2, Linf, Norm
 from rankscope.robustness.projected_descent import AutoProjectedDescent, ProjectedDescent
-from rankscope.separation.measuring.progress import Progress
 
 ATTACKS: list[Attack] = [ProjectedDescent(), AutoProjectedDescent(steps=20)]
 LOSSES: list[AttackLoss] = [CrossEntropy(), Margin(), LogitsRatio()]

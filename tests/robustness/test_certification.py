@@ -18,6 +18,7 @@ from rankscope.errors import MissingExtraError, OutputError, RobustnessError
 from rankscope.layers.norm_preserving.linear import OrthogonalLinear
 from rankscope.layers.norm_preserving.sorting import MaxMin
 from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
+from rankscope.progress import Progress, Report, ignore
 from rankscope.robustness.attacks import Threat
 from rankscope.robustness.certification import Certification, CertifiedRadius, certify
 from rankscope.robustness.certification_figure import draw_certification
@@ -31,7 +32,6 @@ from rankscope.robustness.methods import (
 )
 from rankscope.robustness.norms import L2, Linf, Norm
 from rankscope.robustness.projected_descent import AutoProjectedDescent, ProjectedDescent
-from rankscope.separation.measuring.progress import Progress, Report, ignore
 
 METHODS: list[Method] = [
     Lipschitz(),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import FunctionError, TooLargeError
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.separation.pairing import AnyFunction, FunctionOptions, Halves, pair_values
 from rankscope.separation.partition import Partition
 

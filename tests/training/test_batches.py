@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
+from rankscope.seeds import seed_of
 from rankscope.training.augmentation import PadCropFlip
-from rankscope.training.batches import TensorData, seed_of
+from rankscope.training.batches import TensorData
 
 
 @settings(deadline=None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import TrainingError
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.batches import TensorData
 from rankscope.training.early_stop import EarlyStop, StopAt
 from rankscope.training.history import Record

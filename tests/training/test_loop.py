@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import CheckpointError, TrainingError
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.checkpoint import FILE, METRICS
 from rankscope.training.loop import cross_entropy, fit

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from rankscope.architectures.arithmetic import Arithmetic, Modulo
-from rankscope.architectures.network import PolynomialNetwork
-from rankscope.architectures.pairs import PairwiseFunction
+from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork
 from rankscope.separation.measuring.split_function import Residues, SplitFunction
 
 

@@ -12,6 +12,7 @@ from rankscope.architectures.catalogue import build
 from rankscope.architectures.given_weights import require_weights_of, weight_residues
 from rankscope.architectures.network import PolynomialNetwork
 from rankscope.errors import CertificateError, RankscopeError
+from rankscope.progress import Report, ignore
 from rankscope.separation.certificates.certificate import (
     MAX_DETERMINANT,
     Certificate,
@@ -26,7 +27,6 @@ from rankscope.separation.certificates.checking import InPieces, MinorTiles, det
 from rankscope.separation.certificates.verdict import Verdict
 from rankscope.separation.exact.modular import solve_modulo
 from rankscope.separation.measuring.measured import MeasuredRank
-from rankscope.separation.measuring.progress import Report, ignore
 from rankscope.separation.measuring.split_function import Residues, SplitFunction
 from rankscope.separation.partition import Partition
 

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from rankscope.architectures.given_weights import digest, require_weights_of, weight_residues
 from rankscope.architectures.network import PolynomialNetwork
 from rankscope.errors import UnsupportedModuleError
+from rankscope.progress import Progress, ignore
 from rankscope.separation.measuring.measured import MeasuredRank
 from rankscope.separation.measuring.measurement import Subject, measure
 from rankscope.separation.measuring.memory import default_memory_limit
 from rankscope.separation.measuring.options import DEFAULT_OPTIONS, MeasureOptions
-from rankscope.separation.measuring.progress import Progress, ignore
 from rankscope.separation.measuring.split_function import SplitFunction
-from rankscope.separation.measuring.workers import Workers
 from rankscope.separation.partition import Partition
+from rankscope.workers import Workers
 
 
 def measure_rank(

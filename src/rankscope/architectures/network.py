@@ -14,10 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.architectures.arithmetic import Arithmetic, Modulo, Reals
+from rankscope.architectures.pairs import (
+    drawn_points,
+    interpolation_modulo,
+    unit_vector_points,
+)
 from rankscope.diagrams.network import Drawable
 from rankscope.errors import PartitionError, SizeError
 from rankscope.separation.measuring.draws import draw_residues
-from rankscope.separation.measuring.split_function import Residues, SplitFunction
+from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
 from rankscope.separation.partition import Partition
 from rankscope.theorem import LowerBound, UpperBound
 
@@ -29,6 +34,7 @@ Setting = (
     | tuple[tuple[tuple[int, ...], ...], ...]
     | None
 )
+_PAIRS_AT_ONCE = 1 << 16
 
 
 class PolynomialNetwork(nn.Module, ABC):
@@ -128,8 +134,6 @@ class PolynomialNetwork(nn.Module, ABC):
 
     def split_class(self) -> Callable[..., SplitFunction]:
         """What evaluates this network on pairs of points, by the fastest exact way there is."""
-        from rankscope.architectures.pairs import PairwiseFunction
-
         return PairwiseFunction
 
     def split(
@@ -159,8 +163,6 @@ class PolynomialNetwork(nn.Module, ABC):
         weights: Mapping[str, Residues] | None = None,
     ) -> SplitFunction:
         """The same function by the defining equations, pair by pair: slow, for checking."""
-        from rankscope.architectures.pairs import PairwiseFunction
-
         return self._split(PairwiseFunction, partition, (seed, prime), weights)
 
     def _split(
@@ -198,3 +200,77 @@ class PolynomialNetwork(nn.Module, ABC):
                 f"{type(self).__name__} has the positions 0..{self.num_positions - 1}, the "
                 f"partition covers {partition.positions}. Put every position on a side."
             )
+
+
+class PairwiseFunction(SplitFunction):
+    """Evaluates the network once for each pair and each grade.
+
+    Points of a side are drawn from the seed by their number. With templates they are the
+    combinations of unit vectors; number n has the digits of (n · step) modulo their count, so
+    that any run of numbers is spread over all combinations.
+    """
+
+    def __init__(
+        self,
+        network: PolynomialNetwork,
+        partition: Partition,
+        *,
+        seed: int,
+        prime: int,
+        weights: Mapping[str, Residues],
+    ) -> None:
+        self.network = network
+        self.partition = partition
+        self.seed = seed
+        self.prime = prime
+        self.weights = dict(weights)
+        self.degrees = network.grade_degrees(partition)
+        self.num_grades = len(self.degrees)
+        if network.num_templates is not None:
+            self.num_points = (
+                network.num_templates ** len(partition.left),
+                network.num_templates ** len(partition.right),
+            )
+        if self.num_grades > 1:
+            self.scales, self.interpolation = interpolation_modulo(self.degrees, prime)
+
+    def values(self, rows: Numbers, columns: Numbers) -> Residues:
+        return self._scaled_values(rows, columns, 1)
+
+    def graded_values(self, rows: Numbers, columns: Numbers) -> Residues:
+        if self.num_grades == 1:
+            return self.values(rows, columns)[None]
+        parts = numpy.zeros((self.num_grades, len(rows), len(columns)), dtype=numpy.int64)
+        for scale, weights in zip(self.scales, self.interpolation.T, strict=True):
+            values = self._scaled_values(rows, columns, scale)
+            for grade, weight in enumerate(weights):
+                parts[grade] = (parts[grade] + int(weight) * values) % self.prime
+        return parts
+
+    def points(self, side: str, numbers: Numbers) -> Residues:
+        """The sample points (len(numbers), positions of the side, input_size)."""
+        count = len(self.partition.left if side == "left" else self.partition.right)
+        network = self.network
+        if network.num_templates is not None:
+            return unit_vector_points(numbers, count, network.num_templates)
+        return drawn_points(self.seed, side, numbers, (count, network.input_size), self.prime)
+
+    def _scaled_values(self, rows: Numbers, columns: Numbers, scale: int) -> Residues:
+        left = self.points("left", rows)
+        right = self.points("right", columns) * scale % self.prime
+        found = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
+        step = max(1, _PAIRS_AT_ONCE // max(1, len(columns)))
+        for start in range(0, len(rows), step):
+            part = left[start : start + step]
+            found[start : start + step] = self.paired(part, right)
+        return found
+
+    def paired(self, left: Residues, right: Residues) -> Residues:
+        """The matrix of outputs for points of both sides; a faster function overrides only this."""
+        shape = (len(left), len(right), self.network.num_positions, self.network.input_size)
+        inputs = numpy.empty(shape, dtype=numpy.int64)
+        inputs[:, :, self.partition.left] = left[:, None]
+        inputs[:, :, self.partition.right] = right[None, :]
+        flat = inputs.reshape(-1, *shape[2:])
+        outputs = self.network.evaluate_modulo(self.weights, flat, self.prime)
+        return outputs.reshape(shape[:2])

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.architectures.arithmetic import Arithmetic, Modulo
-from rankscope.architectures.network import PolynomialNetwork, Setting
-from rankscope.architectures.pairs import PairwiseFunction
+from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork, Setting
 from rankscope.architectures.sizes import require_sizes
 from rankscope.bounds.shallow import shallow_lower_bound, shallow_upper_bound
 from rankscope.diagrams.diagram import Diagram

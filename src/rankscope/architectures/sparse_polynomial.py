@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.architectures.arithmetic import Arithmetic, Modulo
-from rankscope.architectures.network import PolynomialNetwork, Setting
-from rankscope.architectures.pairs import PairwiseFunction
+from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork, Setting
 from rankscope.bounds.sparse_polynomial import (
     Exponents,
     sparse_polynomial_lower_bound,

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.architectures.arithmetic import Arithmetic, Modulo
-from rankscope.architectures.network import PolynomialNetwork, Setting
-from rankscope.architectures.pairs import PairwiseFunction
+from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork, Setting
 from rankscope.architectures.sizes import require_sizes
 from rankscope.bounds.tensor_train import (
     different_cores_lower_bound,

@@ -20,7 +20,7 @@ from rankscope.auditing.sources import OpenedModel, open_model
 from rankscope.auditing.tensors import TensorRow
 from rankscope.auditing.weight_findings import weight_findings
 from rankscope.errors import ConfigurationError, ModelFileError
-from rankscope.separation.measuring.progress import Report, ignore
+from rankscope.progress import Report, ignore
 
 # What batch normalization counts while it trains; nobody learns these by descent.
 _STATISTICS = ("running_mean", "running_var")

@@ -25,7 +25,7 @@ from rankscope.auditing.views import (
     reason_of_size,
     views,
 )
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
 
 
 def audit_weights(

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
 
 
 def print_json(document: Mapping[str, object]) -> None:

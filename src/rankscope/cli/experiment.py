@@ -58,7 +58,7 @@ def run_one(
     """Compute what is not finished yet; write one file for each row, table.md and results.json."""
     from rankscope.experiments.catalogue import find_experiment
     from rankscope.experiments.running import RunOptions, run_experiment
-    from rankscope.separation.measuring.workers import Workers
+    from rankscope.workers import Workers
 
     experiment = find_experiment(name)
     options = RunOptions(

@@ -98,7 +98,7 @@ def _exact(asked: Asked, settings: ExactSettings, *, as_json: bool) -> None:
     from rankscope.architectures.measuring import measure_rank
     from rankscope.separation.certificates.file import write_certificate
     from rankscope.separation.measuring.options import MeasureOptions
-    from rankscope.separation.measuring.workers import Workers
+    from rankscope.workers import Workers
 
     request = NetworkRequest.of(asked.family, asked.options)
     split = request.partition(asked.partition, asked.left, asked.seed)

@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from rankscope.compression.calibration import run_batches
-from rankscope.compression.modes import inference
 from rankscope.compression.observers import Observer, bound_arguments, observer_of
 from rankscope.compression.scores import Batch, Scoring, Weighing, run
 from rankscope.compression.sites import read_sites
 from rankscope.errors import CompressionError
+from rankscope.modes import inference
 
 RIDGE = 1e-6
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.compression.factorizing import factorize
-from rankscope.compression.modes import inference
 from rankscope.compression.parts import parts_of
 from rankscope.compression.plan import Plan, Row
 from rankscope.compression.replacing import with_replaced
@@ -17,6 +16,7 @@ from rankscope.compression.usage import run_example
 from rankscope.compression.whitening import relative_error
 from rankscope.errors import CompressionError
 from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.modes import inference
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from rankscope.compression.plan import Budget, Unit
 from rankscope.compression.planning import Tolerance, plan_compression
 from rankscope.compression.scores import Batch, Scoring, Weights
 from rankscope.layers.formats.format import Format
-from rankscope.separation.measuring.progress import Report, ignore
+from rankscope.progress import Report, ignore
 
 __all__ = ["Compressed", "compress"]
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 
-from rankscope.compression.modes import inference
 from rankscope.errors import CompressionError
-from rankscope.separation.measuring.progress import Report
+from rankscope.modes import inference
+from rankscope.progress import Report
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.history import History
 from rankscope.training.loop import fit

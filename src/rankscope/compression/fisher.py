@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.compression.calibration import run_batches
-from rankscope.compression.modes import all_trainable, inference
 from rankscope.compression.parts import parts_of
 from rankscope.compression.scores import Scoring, Weighing
 from rankscope.compression.sites import Site, read_sites
 from rankscope.errors import CompressionError
+from rankscope.modes import all_trainable, inference
 
 
 class Fisher(Scoring):

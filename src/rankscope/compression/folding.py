@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from rankscope.compression.modes import inference
 from rankscope.errors import CompressionError
 from rankscope.layers.convolution import FactorizedConv
 from rankscope.layers.linear import FactorizedLinear
+from rankscope.modes import inference
 
 _NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _FACTORIZED = (FactorizedConv, FactorizedLinear)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.modes import inference
 from rankscope.compression.stages import Stage, input_of_stage, output_of_stage
 from rankscope.errors import CompressionError
+from rankscope.modes import inference
 from rankscope.training.batches import Batch, TensorData
 
 _BATCH_SIZE = 128

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.compression.modes import inference
 from rankscope.compression.scores import Batch, run
 from rankscope.compression.sites import Site
 from rankscope.compression.usage import Call
@@ -23,6 +22,7 @@ from rankscope.layers.cores import random_cores
 from rankscope.layers.embedding import FactorizedEmbedding
 from rankscope.layers.formats.format import Format, Ranks
 from rankscope.layers.linear import FactorizedLinear
+from rankscope.modes import inference
 
 NUM_MEASURED = 5  # ranks of a ladder that are timed; between them it is interpolated
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.modes import inference
 from rankscope.compression.scores import Batch, run
 from rankscope.errors import CompressionError
+from rankscope.modes import inference
 
 BATCH_SIZES = (1, 64)
 REPEATS = 9

@@ -25,7 +25,7 @@ from rankscope.compression.two_budgets import SecondBudget, choose_within_both
 from rankscope.errors import CompressionError
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format
-from rankscope.separation.measuring.progress import Report, ignore
+from rankscope.progress import Report, ignore
 
 # Those that run as short chains of convolutions or products, and whose errors need no fits.
 DEFAULT_FORMATS = ("svd", "tucker", "tensor-train")

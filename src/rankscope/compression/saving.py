@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from rankscope.compression.applying import Compressed
 from rankscope.compression.exporters import tensors
 from rankscope.compression.loading import load
-from rankscope.compression.modes import inference
 from rankscope.compression.plan_file import (
     PLAN_FILE,
     WEIGHTS_FILE,
@@ -29,6 +28,7 @@ from rankscope.compression.scores import Batch
 from rankscope.compression.usage import run_example
 from rankscope.errors import CompressionError, OutputError
 from rankscope.files import write_atomically
+from rankscope.modes import inference
 
 
 def save(

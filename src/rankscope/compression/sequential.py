@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from rankscope.compression.kept_outputs import keep_outputs
-from rankscope.compression.modes import inference
 from rankscope.compression.stages import output_of_stage, split_into_stages
 from rankscope.errors import CheckpointError, CompressionError, OutputError
 from rankscope.files import write_atomically
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.clock import working_seconds
 from rankscope.training.history import History

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.modes import inference
 from rankscope.errors import CompressionError
+from rankscope.modes import inference
 
 
 @dataclass(frozen=True, eq=False)

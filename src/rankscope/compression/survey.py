@@ -16,7 +16,7 @@ from rankscope.compression.usage import Usage, observe
 from rankscope.errors import CompressionError
 from rankscope.layers.formats.format import Format
 from rankscope.layers.quantization import BITS
-from rankscope.separation.measuring.progress import Progress, Report
+from rankscope.progress import Progress, Report
 
 AS_TRAINED = (16, 32, 64)  # bits that stand for those of the dense weight
 

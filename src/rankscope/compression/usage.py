@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.flop_counter import FlopCounterMode
 
-from rankscope.compression.modes import inference
 from rankscope.compression.observers import bound_arguments
 from rankscope.compression.scores import Batch, run
 from rankscope.compression.sites import Site
 from rankscope.errors import CompressionError
 from rankscope.layers.convolution_settings import ConvolutionSettings
 from rankscope.layers.formats.format import Format, Ranks
+from rankscope.modes import inference
 
 
 @dataclass(frozen=True)

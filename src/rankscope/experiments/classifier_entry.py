@@ -11,8 +11,9 @@ from rankscope.architectures.classifiers.classifier import TensorNetworkClassifi
 from rankscope.architectures.classifiers.features import PatchFeatures
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Entry, Row, Workplace
+from rankscope.seeds import seed_of
 from rankscope.separation.partition import Partition
-from rankscope.training.batches import TensorData, seed_of
+from rankscope.training.batches import TensorData
 from rankscope.training.datasets import load_data_set
 from rankscope.training.loop import cross_entropy, fit
 from rankscope.training.recipe import Recipe

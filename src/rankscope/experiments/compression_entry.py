@@ -12,7 +12,7 @@ from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol, Repair, rep
 from rankscope.experiments.subject import Subject, score
 from rankscope.experiments.uniform_compression import compress_uniformly
 from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.batches import TensorData
 from rankscope.training.clock import working_seconds
 from rankscope.training.recipe import Recipe

@@ -8,8 +8,9 @@ from torch import nn
 
 from rankscope.architectures.models.cp_networks import with_cp_layers
 from rankscope.errors import ExperimentError
+from rankscope.seeds import seed_of
 from rankscope.training.augmentation import Augmentation, PadCropFlip
-from rankscope.training.batches import TensorData, seed_of
+from rankscope.training.batches import TensorData
 from rankscope.training.datasets import DataSet, load_data_set
 
 _SMALLEST_SIDE = 3  # images are not pooled to less

@@ -10,10 +10,10 @@ from rankscope.architectures.degree.degree_polynomial import DegreePolynomial
 from rankscope.architectures.measuring import measure_rank
 from rankscope.experiments.degree_tasks import Lesson, Task
 from rankscope.experiments.experiment import Entry, Row, Workplace
+from rankscope.seeds import seed_of
 from rankscope.separation.function_rank import separation_rank
 from rankscope.separation.pairing import FunctionOptions
 from rankscope.separation.partition import Partition
-from rankscope.training.batches import seed_of
 from rankscope.training.loop import fit
 from rankscope.training.recipe import Cosine, Recipe
 

@@ -17,10 +17,10 @@ from rankscope.architectures.degree.degree_polynomial import DegreePolynomial
 from rankscope.architectures.measuring import measure_rank
 from rankscope.bounds.total_degree import total_degree_upper_bound
 from rankscope.errors import ExperimentError
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
+from rankscope.seeds import seed_of
 from rankscope.separation.nearby.measures import Uniform
 from rankscope.separation.partition import Partition
-from rankscope.training.batches import seed_of
 
 _RATE = 0.03
 

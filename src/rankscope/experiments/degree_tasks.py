@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from rankscope.errors import ExperimentError
 from rankscope.experiments.degree_targets import TargetSearch
 from rankscope.experiments.experiment import Row
-from rankscope.separation.measuring.progress import Report, ignore
-from rankscope.training.batches import Batch, TensorData, seed_of
+from rankscope.progress import Report, ignore
+from rankscope.seeds import seed_of
+from rankscope.training.batches import Batch, TensorData
 from rankscope.training.datasets import load_data_set
 from rankscope.training.loop import Loss, cross_entropy
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
 from rankscope.errors import ExperimentError
-from rankscope.separation.measuring.progress import Report, ignore
+from rankscope.progress import Report, ignore
 
 Value = str | int | float | None | list[float]
 Row = dict[str, Value]

@@ -19,7 +19,7 @@ from rankscope.experiments.language_subject import (
     Pronunciation,
     SentenceVectors,
 )
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.clock import working_seconds
 from rankscope.training.loop import fit
 from rankscope.training.recipe import Adam, Recipe, TimedCosine

@@ -14,8 +14,9 @@ from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Entry, Row, Value, Workplace
 from rankscope.robustness.certification import Certification, certify
 from rankscope.robustness.projected_descent import ProjectedDescent
+from rankscope.seeds import seed_of
 from rankscope.training.augmentation import Normalization
-from rankscope.training.batches import TensorData, seed_of
+from rankscope.training.batches import TensorData
 from rankscope.training.datasets import DataSet, load_data_set
 from rankscope.training.loop import Loss, fit
 from rankscope.training.margin_loss import MarginLoss

@@ -14,7 +14,7 @@ from rankscope.generalization.quantized_training import QuantizedCrossEntropy, f
 from rankscope.generalization.rigorous import Chernoff, Hoeffding, rigorous_bound
 from rankscope.layers.cp_layers import matched_rank
 from rankscope.layers.formats.format import WeightShape
-from rankscope.training.batches import seed_of
+from rankscope.seeds import seed_of
 from rankscope.training.datasets import DataSet
 from rankscope.training.loop import fit
 from rankscope.training.recipe import Recipe

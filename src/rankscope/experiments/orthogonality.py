@@ -23,8 +23,8 @@ from rankscope.experiments.orthogonal_references import REFERENCES
 from rankscope.layers.norm_preserving.sorting import MaxMin
 from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
 from rankscope.layers.orthogonal.initialization import Uniform
-from rankscope.separation.measuring.progress import Progress
-from rankscope.training.batches import seed_of
+from rankscope.progress import Progress
+from rankscope.seeds import seed_of
 
 # Mean ratio of norms, and standard deviation, by name of the row: published in the talk's table.
 PUBLISHED: dict[str, tuple[float, float]] = {

@@ -18,7 +18,7 @@ from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
 from rankscope.experiments.planted_kernels import Structure, planted_kernel
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format, WeightShape
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 
 MARGIN = 0.95  # a form wins if its error is below this share of the other's
 

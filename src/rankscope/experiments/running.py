@@ -8,9 +8,9 @@ from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Experiment, Row, Run, Workplace
 from rankscope.experiments.outcome import Outcome, read_outcome, write_outcome
 from rankscope.experiments.results import Manifest, ResultsFolder
-from rankscope.separation.measuring.progress import Progress, Report, ignore
-from rankscope.separation.measuring.workers import Workers
+from rankscope.progress import Progress, Report, ignore
 from rankscope.training.clock import working_seconds
+from rankscope.workers import Workers
 
 ONE_BY_ONE = Workers("sequential")
 QUICK_SECONDS = 90.0  # for all quick entries together

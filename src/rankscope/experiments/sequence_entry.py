@@ -12,7 +12,7 @@ from rankscope.experiments.experiment import KEPT, Entry, Row, Workplace
 from rankscope.experiments.kept_memory import kept_bytes
 from rankscope.experiments.sequence_tasks import LoadedTask, SequenceTask
 from rankscope.files import write_atomically
-from rankscope.training.batches import seed_of
+from rankscope.seeds import seed_of
 from rankscope.training.history import History
 from rankscope.training.loop import fit
 from rankscope.training.piecewise_schedule import PiecewiseLinear

@@ -17,7 +17,7 @@ from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol, repair
 from rankscope.experiments.subject import DIGITS, RESNET32, Subject, score
 from rankscope.experiments.uniform_compression import compress_uniformly
 from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 from rankscope.training.recipe import Recipe
 
 FORMATS_COMPARED = ("tensor-train", "r-tensor-train")

@@ -13,7 +13,7 @@ from rankscope.constructions.region_bounds import product_upper_bound
 from rankscope.constructions.regions_plane import regions_in_plane
 from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 
 SQUARE = Box.of([-1.0, -1.0], [1.0, 1.0])
 NUM_POINTS = 600

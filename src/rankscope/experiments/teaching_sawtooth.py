@@ -13,7 +13,7 @@ from rankscope.constructions.sawtooth import (
 )
 from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
-from rankscope.separation.measuring.progress import Progress
+from rankscope.progress import Progress
 
 POINTS_PER_TOOTH = 4
 

@@ -16,10 +16,10 @@ from rankscope.decompositions.fit import CPFit, FitOptions
 from rankscope.decompositions.interval import CPRankOptions, cp_rank
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.progress import Progress
+from rankscope.seeds import seed_of
 from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.partition import Partition
-from rankscope.training.batches import seed_of
 
 Integers = NDArray[numpy.int64]
 SIZE, BOND = 2, 3

@@ -8,7 +8,7 @@ from torch import Tensor
 from rankscope.errors import GeneralizationError
 from rankscope.generalization.sample import Sample
 from rankscope.generalization.walk import Walk, batches
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
 
 BATCH_SIZE = 100
 

@@ -38,8 +38,8 @@ from rankscope.generalization.rigorous import Concentration, Hoeffding, rigorous
 from rankscope.generalization.sample import Sample, margin_loss, require_margin
 from rankscope.generalization.spectral import spectral_order
 from rankscope.generalization.walk import Walk, read_walk
+from rankscope.progress import Report, ignore
 from rankscope.robustness.lipschitz import require_finite
-from rankscope.separation.measuring.progress import Report, ignore
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rankscope.generalization.bounds import GeneralizationBound, order_bound
 from rankscope.generalization.sample import Sample
 from rankscope.generalization.spectral import require_chain
 from rankscope.generalization.walk import CPLayer, Walk, batches
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
 from rankscope.theorem import Status, Theorem
 
 ARORA = Theorem(

@@ -14,7 +14,7 @@ from rankscope.generalization.sample import Sample, Tolerance
 from rankscope.generalization.walk import CPLayer, CPModule, Walk, batches, read_walk
 from rankscope.layers.cp_components import cores_of
 from rankscope.layers.linear import FactorizedLinear
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
 
 _NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 

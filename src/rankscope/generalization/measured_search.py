@@ -7,7 +7,7 @@ from rankscope.generalization.compressed_network import compressed_network, outp
 from rankscope.generalization.rank_search import RankChoice, Search, choose_ranks
 from rankscope.generalization.sample import Sample, require_margin
 from rankscope.generalization.walk import Walk
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
 
 
 def find_measured_ranks(  # noqa: PLR0913 - what find_ranks takes, and what g is run on

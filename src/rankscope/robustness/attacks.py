@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.modes import inference
 from rankscope.errors import RobustnessError
+from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
 from rankscope.robustness.losses import AttackLoss
 from rankscope.robustness.margins import require_labels
 from rankscope.robustness.norms import Norm
-from rankscope.separation.measuring.progress import Progress, Report, ignore
-from rankscope.training.batches import seed_of
+from rankscope.seeds import seed_of
 
 
 @dataclass(frozen=True)

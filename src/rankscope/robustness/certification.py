@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.modes import inference
 from rankscope.errors import RobustnessError
+from rankscope.modes import inference
+from rankscope.progress import Report, ignore
 from rankscope.robustness.attacks import Attack, Threat, require_pixels
 from rankscope.robustness.attacks import attack as carry_out
 from rankscope.robustness.lipschitz import require_finite
@@ -19,7 +20,6 @@ from rankscope.robustness.margins import require_labels
 from rankscope.robustness.methods import Lipschitz, Method, Samples
 from rankscope.robustness.norms import L2, Norm
 from rankscope.robustness.projected_descent import AutoProjectedDescent
-from rankscope.separation.measuring.progress import Report, ignore
 
 _BATCH_SIZE = 256
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rankscope.architectures.lipschitz.network import LipschitzNetwork
 from rankscope.errors import RobustnessError
+from rankscope.progress import Progress, Report, ignore
 from rankscope.robustness.attacks import Threat
 from rankscope.robustness.balls import Ball
 from rankscope.robustness.graph import Graph
@@ -21,7 +22,6 @@ from rankscope.robustness.margins import certified_radii, other_classes, roundin
 from rankscope.robustness.meaning import Meaning
 from rankscope.robustness.operations import read_meanings
 from rankscope.robustness.recording import Value
-from rankscope.separation.measuring.progress import Progress, Report, ignore
 
 _BATCH_SIZE = 16
 _DECLARED = 1e-3  # what may be missing of a declared constant: float32, and bounds that add up

@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.separation.matricization import matricize as matricize
     from rankscope.separation.measuring.measured import MeasuredRank as MeasuredRank
     from rankscope.separation.measuring.options import MeasureOptions as MeasureOptions
-    from rankscope.separation.measuring.workers import Workers as Workers
     from rankscope.separation.nearby.epsilon import EpsilonRank as EpsilonRank
     from rankscope.separation.nearby.epsilon import epsilon_rank as epsilon_rank
     from rankscope.separation.nearby.measures import StandardNormal as StandardNormal
@@ -57,7 +56,6 @@ _HOMES = {
     "StandardNormal": "nearby.measures",
     "Supremum": "nearby.metrics",
     "Uniform": "nearby.measures",
-    "Workers": "measuring.workers",
     "epsilon_rank": "nearby.epsilon",
     "grid_tensor": "grid",
     "is_prime": "exact.primes",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import FunctionError, TooLargeError
-from rankscope.separation.measuring.progress import Progress, Report, ignore
+from rankscope.progress import Progress, Report, ignore
 from rankscope.separation.nearby.metrics import Matrix
 from rankscope.separation.partition import Partition
 

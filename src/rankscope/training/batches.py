@@ -3,7 +3,6 @@
 No generator is carried from batch to batch, so that a run can go on anywhere, to the bit.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import TrainingError
+from rankscope.seeds import generator_of
 from rankscope.training.augmentation import Augmentation, Normalization
 
 
@@ -80,10 +80,10 @@ class TensorData:
 
     def epoch(self, number: int, batch_size: int, *, seed: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from `start` on, each with an augmentation of its own."""
-        order = torch.randperm(len(self), generator=_generator("order", seed, number))
+        order = torch.randperm(len(self), generator=generator_of("order", seed, number))
         for at, chosen in enumerate(torch.split(order, batch_size)):
             if at >= start:
-                yield self._make(chosen, _generator("augmentation", seed, number, at))
+                yield self._make(chosen, generator_of("augmentation", seed, number, at))
 
     def batches(self, batch_size: int) -> list[Batch]:
         """All samples once, in their own order, without augmentation."""
@@ -101,13 +101,3 @@ class TensorData:
         if self.normalize is not None:
             inputs = self.normalize(inputs)
         return Batch(inputs, None if self.targets is None else self.targets[chosen])
-
-
-def seed_of(*parts: str | int) -> int:
-    """A seed below 2^63 that follows from names and numbers."""
-    digest = hashlib.sha256(repr(parts).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-def _generator(*parts: str | int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed_of(*parts))

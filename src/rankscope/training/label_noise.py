@@ -5,7 +5,8 @@ from dataclasses import replace
 import torch
 
 from rankscope.errors import TrainingError
-from rankscope.training.batches import TensorData, seed_of
+from rankscope.seeds import generator_of
+from rankscope.training.batches import TensorData
 
 
 def with_random_labels(
@@ -40,7 +41,7 @@ def with_random_labels(
             f"with_random_labels: wanted labels, a share in 0..1 and at least 1 class, got "
             f"{found}, {share} and {num_classes}."
         )
-    generator = torch.Generator().manual_seed(seed_of("label noise", seed))
+    generator = generator_of("label noise", seed)
     order = torch.randperm(len(data), generator=generator)
     drawn = torch.randint(num_classes, data.targets.shape, generator=generator)
     chosen = order[: round(share * len(data))]

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import TrainingError
-from rankscope.separation.measuring.progress import Progress, Report, ignore
-from rankscope.training.batches import Batch, TensorData, seed_of
+from rankscope.progress import Progress, Report, ignore
+from rankscope.seeds import seed_of
+from rankscope.training.batches import Batch, TensorData
 from rankscope.training.checkpoint import Checkpoint, Position, model_state
 from rankscope.training.clock import working_seconds
 from rankscope.training.history import History, Record

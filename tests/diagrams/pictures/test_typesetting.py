@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from rankscope.diagrams.pictures.mathtext import Outline
+from rankscope.diagrams.pictures.scene import Outline
 from rankscope.diagrams.pictures.typesetting import (
     Typesetter,
     full_primes,

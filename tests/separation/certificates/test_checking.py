@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankscope.progress import Progress
 from rankscope.separation import largest_prime_below, rank_modulo, solve_modulo
 from rankscope.separation.certificates.certificate import CertifiedMinor, pack_answers
 from rankscope.separation.certificates.challenges import draw_challenges
@@ -14,9 +15,8 @@ from rankscope.separation.certificates.checking import (
     determinant_modulo,
     product_modulo,
 )
-from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
-from rankscope.separation.measuring.workers import Workers
+from rankscope.workers import Workers
 
 PRIMES = [2, 101, *(largest_prime_below(2**bits) for bits in (24, 31))]
 

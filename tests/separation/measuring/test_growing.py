@@ -1,13 +1,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankscope.progress import Progress, ignore
 from rankscope.separation.exact.modular import pivots_modulo
 from rankscope.separation.measuring.draws import draw_residues
 from rankscope.separation.measuring.growing import GrowingMatrices
-from rankscope.separation.measuring.progress import Progress, ignore
 from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
 from rankscope.separation.measuring.tiles import TilesInMemory
-from rankscope.separation.measuring.workers import Workers
+from rankscope.workers import Workers
 
 PRIME = 101
 TABLE = draw_residues(0, "table", (3, 40, 40), PRIME)

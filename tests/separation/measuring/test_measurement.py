@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import CheckpointError, MeasurementError, TooLargeError
+from rankscope.progress import Progress
 from rankscope.separation.measuring.draws import draw_residues
 from rankscope.separation.measuring.measured import MeasuredRank
 from rankscope.separation.measuring.measurement import Subject, measure
 from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
-from rankscope.separation.measuring.workers import Workers
 from rankscope.theorem import Magnitude, Theorem, UpperBound
+from rankscope.workers import Workers
 
 HERE = Workers("sequential")
 DEGREE = 2  # of a sum of products of one drawn number of each side

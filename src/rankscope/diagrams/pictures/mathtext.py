@@ -4,23 +4,11 @@ Labels become paths (STIX, through matplotlib's mathtext), so that placement can
 picture looks the same in every viewer, and no font has to be installed.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 
-from rankscope.diagrams.pictures.scene import Box, Label
+from rankscope.diagrams.pictures.scene import Label, Outline
 from rankscope.errors import DiagramError, MissingExtraError
-
-# One drawing command: "M", "L", "Q", "C" or "Z", and its coordinates.
-Command = tuple[str, tuple[float, ...]]
-
-
-@dataclass(frozen=True)
-class Outline:
-    """Drawing commands around the baseline at (0, 0), y down, and the box of the ink."""
-
-    commands: tuple[Command, ...]
-    box: Box
 
 
 @lru_cache(maxsize=16384)

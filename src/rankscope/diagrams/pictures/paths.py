@@ -5,8 +5,7 @@ Every writer draws these commands, which is why SVG, PDF, PNG and TikZ show the 
 
 import math
 
-from rankscope.diagrams.pictures.mathtext import Command
-from rankscope.diagrams.pictures.scene import Box, Point, Scene, Shape, ShapeKind, Wire
+from rankscope.diagrams.pictures.scene import Box, Command, Point, Scene, Shape, ShapeKind, Wire
 
 # Control points this far along the tangents make a cubic curve that passes for a quarter circle.
 QUARTER = 4 / 3 * (math.sqrt(2) - 1)

@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rankscope.diagrams.pictures.mathtext import Command
-from rankscope.diagrams.pictures.scene import Box, Point
+from rankscope.diagrams.pictures.scene import Box, Command, Point
 
 Points = Sequence[Point]
 CELL = 96.0

@@ -12,9 +12,9 @@ from io import BytesIO
 from types import ModuleType
 from typing import Any
 
-from rankscope.diagrams.pictures.mathtext import Command, outline
+from rankscope.diagrams.pictures.mathtext import outline
 from rankscope.diagrams.pictures.paths import shape_path, view_box, wire_path
-from rankscope.diagrams.pictures.scene import Point, Scene
+from rankscope.diagrams.pictures.scene import Command, Point, Scene
 from rankscope.diagrams.pictures.themes import LIGHT, Theme, channels
 from rankscope.errors import MissingExtraError, RequestError
 

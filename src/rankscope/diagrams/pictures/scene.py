@@ -12,6 +12,8 @@ from functools import cached_property
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
+# One drawing command: "M", "L", "Q", "C" or "Z", and its coordinates.
+Command = tuple[str, tuple[float, ...]]
 
 
 class ShapeKind(StrEnum):
@@ -86,6 +88,14 @@ class Wire:
         lengths = [math.dist(a, b) for a, b in zip(self.points, self.points[1:], strict=False)]
         total = sum(lengths)
         return [_along(self.points, lengths, total * step) for step in steps]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Drawing commands around the baseline at (0, 0), y down, and the box of the ink."""
+
+    commands: tuple[Command, ...]
+    box: Box
 
 
 @dataclass(frozen=True)

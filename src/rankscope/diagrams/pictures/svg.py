@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from xml.sax.saxutils import escape, quoteattr
 
-from rankscope.diagrams.pictures.mathtext import Command, outline
+from rankscope.diagrams.pictures.mathtext import outline
 from rankscope.diagrams.pictures.paths import (
     BOX_KINDS,
     ROUND_KINDS,
@@ -20,7 +20,7 @@ from rankscope.diagrams.pictures.paths import (
     wire_path,
 )
 from rankscope.diagrams.pictures.plain_text import Run, plain_text, text_runs
-from rankscope.diagrams.pictures.scene import Label, Scene, Shape, Wire
+from rankscope.diagrams.pictures.scene import Command, Label, Scene, Shape, Wire
 from rankscope.diagrams.pictures.themes import LIGHT, Paint, Theme
 from rankscope.errors import RequestError
 

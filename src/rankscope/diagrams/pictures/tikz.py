@@ -6,7 +6,7 @@ cannot set are drawn as outlines.
 """
 
 from rankscope.diagrams.pictures.latex import to_latex
-from rankscope.diagrams.pictures.mathtext import Command, outline
+from rankscope.diagrams.pictures.mathtext import outline
 from rankscope.diagrams.pictures.paths import (
     BOX_KINDS,
     ROUND_KINDS,
@@ -15,7 +15,7 @@ from rankscope.diagrams.pictures.paths import (
     view_box,
     wire_path,
 )
-from rankscope.diagrams.pictures.scene import Label, Point, Scene, Shape, Wire
+from rankscope.diagrams.pictures.scene import Command, Label, Point, Scene, Shape, Wire
 from rankscope.diagrams.pictures.themes import LIGHT, Theme
 
 BIG_POINTS_PER_PIXEL = 0.75

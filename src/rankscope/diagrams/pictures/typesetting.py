@@ -22,8 +22,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath, TextToPath
 
-from rankscope.diagrams.pictures.mathtext import Command, Outline
-from rankscope.diagrams.pictures.scene import Box, union
+from rankscope.diagrams.pictures.scene import Box, Command, Outline, union
 
 DIGITS = "0123456789"
 DIGIT_FONTS = (r"\mathrm", r"\mathbf", r"\mathit")

@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy
 from numpy.typing import NDArray
 
+from rankscope.progress import Progress, Report, ignore
 from rankscope.separation.certificates.certificate import CertifiedMinor
-from rankscope.separation.measuring.progress import Progress, Report, ignore
 from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
-from rankscope.separation.measuring.workers import Workers
+from rankscope.workers import Workers
 
 ENTRIES_AT_ONCE = 2**22  # values held by a worker
 _SPOTS = 45  # rows and columns of a spot check: 2,025 entries

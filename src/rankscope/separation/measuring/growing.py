@@ -5,14 +5,14 @@ from functools import partial
 
 import numpy
 
+from rankscope.progress import Progress, Report
 from rankscope.separation.exact.elimination import eliminate
 from rankscope.separation.exact.kernels import Matrix, reduce_block
 from rankscope.separation.exact.modular import Pivots
 from rankscope.separation.measuring.memory import Shape
-from rankscope.separation.measuring.progress import Progress, Report
 from rankscope.separation.measuring.split_function import SplitFunction
 from rankscope.separation.measuring.tiles import Parts, Tile, TileStore, evaluate_tile, plan_tiles
-from rankscope.separation.measuring.workers import Workers
+from rankscope.workers import Workers
 
 # Fewer are computed here: other processes take longer to start.
 _WORTH_SENDING = 4

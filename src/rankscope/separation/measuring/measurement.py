@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from rankscope.errors import MeasurementError
+from rankscope.progress import Progress
 from rankscope.separation.measuring.checkpoint import Checkpoint
 from rankscope.separation.measuring.growing import GrowingMatrices
 from rankscope.separation.measuring.measured import MeasuredRank, Minor, Run
 from rankscope.separation.measuring.memory import MemoryBudget, Shape, default_memory_limit
 from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.measuring.saturation import Saturation
 from rankscope.separation.measuring.split_function import SplitFunction
 from rankscope.separation.measuring.tiles import TILE_SIDE, TilesInMemory

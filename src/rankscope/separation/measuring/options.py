@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.errors import MeasurementError, PrimeError
+from rankscope.progress import Report, ignore
 from rankscope.separation.exact.primes import largest_prime_below, require_prime
-from rankscope.separation.measuring.progress import Report, ignore
-from rankscope.separation.measuring.workers import Workers
+from rankscope.workers import Workers
 
 _PRIME_LIMIT = 2**31
 _FAST_PRIME_LIMIT = 2**24  # below, elimination needs no second product

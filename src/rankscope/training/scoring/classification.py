@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.modes import inference
 from rankscope.errors import DataError
+from rankscope.modes import inference
 
 
 def accuracy(model: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: int = 250) -> float:

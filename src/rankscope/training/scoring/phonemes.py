@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from rankscope.architectures.models.letter_to_phoneme import read_phonemes, spell
-from rankscope.compression.modes import inference
 from rankscope.errors import DataError
+from rankscope.modes import inference
 
 Pronunciations = Mapping[str, Sequence[tuple[str, ...]]]
 

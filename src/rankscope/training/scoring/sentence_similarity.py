@@ -11,8 +11,8 @@ from scipy import stats
 from torch import Tensor, nn
 
 from rankscope.architectures.models.encoder import mean_of_tokens
-from rankscope.compression.modes import inference
 from rankscope.errors import DataError
+from rankscope.modes import inference
 
 Tokenizer = Callable[[Sequence[str]], Tensor]
 

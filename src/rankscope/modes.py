@@ -1,4 +1,4 @@
-"""A model put in another mode for a while."""
+"""A model in inference mode, or with all its parameters trainable, for a while."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from torch import nn
 
 @contextmanager
 def inference(model: nn.Module) -> Iterator[None]:
-    """Every module in inference mode, and afterwards in the mode it was in."""
+    """Put every module in inference mode, and afterwards back in the mode it was in."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -20,7 +20,7 @@ def inference(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def all_trainable(model: nn.Module) -> Iterator[None]:
-    """Every parameter asks for a gradient, and afterwards only those that did."""
+    """Let every parameter ask for a gradient, and afterwards only those that did."""
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
     for parameter in frozen:
         parameter.requires_grad = parameter.is_floating_point()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import MeasurementError, MissingExtraError
-from rankscope.separation.measuring.workers import BACKENDS, Workers
+from rankscope.workers import BACKENDS, Workers
 
 NUMBERS = list(range(-20, 20))
 EXPECTED = list(enumerate(abs(number) for number in NUMBERS))
@@ -93,7 +93,7 @@ def test_a_cluster_whose_package_is_missing_names_the_extra(
 _ON_A_CLUSTER = """
 import os
 import sys
-from rankscope.separation.measuring.workers import Workers
+from rankscope.workers import Workers
 
 def done(number):
     return abs(number), os.getpid()

@@ -1,4 +1,4 @@
-from rankscope.separation.measuring.progress import Progress, ignore
+from rankscope.progress import Progress, ignore
 
 
 def test_progress_prints_what_is_done_and_of_how_many() -> None:

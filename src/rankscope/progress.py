@@ -1,4 +1,4 @@
-"""How far a long computation has come."""
+"""How far a long computation has come, and the callback that is told of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,5 +20,5 @@ Report = Callable[[Progress], None]
 
 
 def ignore(progress: Progress) -> None:
-    """The report of those who do not want to know."""
+    """Ignore progress: the report where none was asked for."""
     del progress

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from rankscope.compression.modes import all_trainable, inference
+from rankscope.modes import all_trainable, inference
 
 
 def test_each_module_gets_its_own_mode_back() -> None:
