@@ -53,6 +53,14 @@ class ImportPathError(RankscopeError, ImportError):
     """A `package.module:factory` path does not lead to a module."""
 
 
+class DocumentError(RankscopeError, ValueError):
+    """Plain data are not what a reader wants; `place` is where, as keys and positions."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.place: tuple[str | int, ...] = ()
+
+
 class OutputError(RankscopeError, OSError):
     """A file cannot be written."""
 

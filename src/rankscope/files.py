@@ -1,11 +1,16 @@
-"""Files that are either written whole or not at all."""
+"""Files: written whole or not at all, read with errors that name the path and the reason."""
 
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from rankscope.errors import OutputError
+from rankscope.errors import ModelFileError, OutputError, RankscopeError
+
+_GIT_LFS = b"version https://git-lfs.github.com/"
 
 
 def write_atomically(path: Path | str, data: bytes) -> None:
@@ -23,9 +28,7 @@ def write_atomically(path: Path | str, data: bytes) -> None:
     except OutputError:
         raise
     except (OSError, ValueError) as error:
-        # ValueError is what Python raises for a path with a null character.
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(f"Cannot write {str(path)!r}: {reason}.") from error
+        raise OutputError(f"Cannot write {str(path)!r}: {_words(error)}.") from error
 
 
 def make_folder(folder: Path) -> None:
@@ -37,8 +40,57 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(f"Cannot make the folder {str(folder)!r}: {reason}.") from error
+        raise OutputError(f"Cannot make the folder {str(folder)!r}: {_words(error)}.") from error
+
+
+@contextmanager
+def plain_file(
+    path: Path, *, error: type[RankscopeError] = ModelFileError
+) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a regular file for reading; gives the file and its size in bytes.
+
+    Raises:
+        RankscopeError: of the class `error`, if it does not exist, may not be read, is empty, is no
+            regular file, or only stands for one that was not fetched.
+    """
+    status = file_status(path, error=error)
+    # Asked before it is opened: a pipe would wait for a writer for ever.
+    if not stat.S_ISREG(status.st_mode):
+        raise error(f"Cannot read {str(path)!r}: wanted a file, got something else.")
+    if status.st_size == 0:
+        raise error(f"Cannot read {str(path)!r}: it is empty (0 bytes).")
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_GIT_LFS)) == _GIT_LFS:
+                raise error(
+                    f"{path} has {status.st_size} bytes that say where Git LFS keeps the file; "
+                    "fetch it with: git lfs pull"
+                )
+            file.seek(0)
+            yield file, status.st_size
+    except OSError as reason:
+        raise _unreadable(path, reason, error) from reason
+
+
+def file_status(path: Path, *, error: type[RankscopeError] = ModelFileError) -> os.stat_result:
+    """What the system knows about a path.
+
+    Raises:
+        RankscopeError: of the class `error`, if nothing is there, or the system does not tell.
+    """
+    try:
+        return path.stat()
+    except (OSError, ValueError) as reason:
+        raise _unreadable(path, reason, error) from reason
+
+
+def _unreadable(path: Path, reason: Exception, error: type[RankscopeError]) -> RankscopeError:
+    return error(f"Cannot read {str(path)!r}: {_words(reason)}.")
+
+
+def _words(reason: Exception) -> str:
+    """Why the system refused; ValueError is what Python raises for a path with a null character."""
+    return getattr(reason, "strerror", None) or str(reason)
 
 
 def _permissions(target: Path, path: Path | str) -> int | None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.auditing.reading_configuration import read_configuration
-from rankscope.auditing.sources.documents import parse_document
 from rankscope.errors import ConfigurationError, ModelFileError
+from rankscope.strict_json import parse_document
 
 SHARED = Path(os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[3] / "shared" / "data"))
 CONFIGS = SHARED / "configs"
@@ -142,7 +142,7 @@ def test_shared_blocks_count_in_the_depth_but_once_in_the_parameters() -> None:
     [
         (b"[" * 100_000, "nested too deeply"),
         (b'{"n_embd": 1, "n_embd": 2}', "'n_embd' stands twice"),
-        (b"[1, 2]", "holds a list; wanted a JSON object"),
+        (b"[1, 2]", "holds a list of 2; wanted a JSON object"),
     ],
 )
 def test_documents_that_are_no_plain_object_are_refused(text: bytes, reason: str) -> None:

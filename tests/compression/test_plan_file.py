@@ -77,20 +77,28 @@ def write(path: Path, content: object) -> Path:
     ("keys", "value", "message"),
     [
         (["version"], 2, "version 1 is read here, it has 2"),
-        (["layers"], {}, "layers and notes must be lists, got {}"),
-        (["layers", 0], 3, r"layers\[0\] must be an object, got 3"),
-        (["layers", 0, "ranks"], [1.5], r"layers\[0\].ranks must be a list of integers.*1.5"),
-        (["layers", 0, "ranks"], [-1], r"layers\[0\].ranks must be a list of integers"),
-        (["layers", 0, "bits"], True, r"layers\[0\].bits must be an integer from 0, got True"),
-        (["layers", 0, "format"], 7, r"layers\[0\].format must be a string or null, got 7"),
-        (["layers", 0, "error"], "0", r"layers\[0\].error must be a finite number, got '0'"),
-        (["layers", 0, "error"], float("nan"), r"layers\[0\].error must be a finite number"),
-        (["layers", 0, "name"], None, r"layers\[0\].name must be a string, got None"),
-        (["by"], "pounds", "'pounds' is not a valid Unit"),
+        (["layers"], {}, "at layers: wanted a list, .*, got an object with 0 keys"),
+        (["layers", 0], 3, r"at layers\[0\]: wanted an object with name, .*, got 3"),
+        (
+            ["layers", 0, "ranks"],
+            [1.5],
+            r"layers\[0\].ranks\[0\]: wanted an integer .*, got 1.5",
+        ),
+        (["layers", 0, "ranks"], [-1], r"layers\[0\].ranks\[0\]: wanted an integer in 0.*, got -1"),
+        (["layers", 0, "bits"], True, r"layers\[0\].bits: wanted an integer in 0.*, got True"),
+        (["layers", 0, "format"], 7, r"layers\[0\].format: wanted a string or null, got 7"),
+        (["layers", 0, "error"], "0", r"layers\[0\].error: wanted a finite number, got '0'"),
+        (["layers", 0, "error"], float("nan"), "only finite numbers are allowed, got NaN"),
+        (["layers", 0, "name"], None, r"layers\[0\].name: wanted a string, got None"),
+        (["by"], "pounds", "at by: wanted one of parameters, .*, got 'pounds'"),
         (["dense", "parameters"], 13, "dense_parameters is 12, but the rest makes it 13"),
-        (["weights"], "no", "weights must be an object, got 'no'"),
-        (["weights", "file"], "../other", r"weights is .*other.*, but the rest makes it"),
-        (["extra"], 1, "extra is 1, but the rest makes it None"),
+        (["weights"], "no", "at weights: wanted an object with file, .*, got 'no'"),
+        (
+            ["weights", "file"],
+            "../other",
+            r"weights.file: wanted model.safetensors, got '../other'",
+        ),
+        (["extra"], 1, "at top: wanted only the keys version, .*, got 'extra'"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(
@@ -109,7 +117,7 @@ def test_a_value_that_cannot_be_is_refused(
 def test_a_value_that_is_missing_is_refused(tmp_path: Path, key: str) -> None:
     content = document()
     del content[key]
-    with pytest.raises(ModelFileError, match=f"'{key}' is missing"):
+    with pytest.raises(ModelFileError, match=f"at top: {key} is missing"):
         read_plan(write(tmp_path / "plan.json", content))
 
 

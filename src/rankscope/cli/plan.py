@@ -82,12 +82,12 @@ def run(
 
 def _models(paths: Sequence[Path]) -> dict[str, Configuration]:
     from rankscope.auditing.reading_configuration import read_configuration
-    from rankscope.auditing.sources.documents import read_document
+    from rankscope.strict_json import Numbers, read_document
 
     found: dict[str, Configuration] = {}
     for path in paths:
         file = path / "config.json" if path.is_dir() else path
         name = file.parent.resolve().name if file.name == "config.json" else file.stem
         name = str(path) if name in found else name
-        found[name] = read_configuration(read_document(file), who=str(file))
+        found[name] = read_configuration(read_document(file, numbers=Numbers.ANY), who=str(file))
     return found

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from rankscope.architectures.models.catalogue import BUILT_IN
 from rankscope.architectures.models.weight_files import load_weights
-from rankscope.auditing.sources.plain_file import plain_file
 from rankscope.compression.applying import sites_by_module
 from rankscope.compression.blank import blank
 from rankscope.compression.plan import Plan
@@ -28,6 +27,7 @@ from rankscope.compression.plan_file import (
 )
 from rankscope.compression.replacing import with_replaced
 from rankscope.errors import CompressionError, LayerError, ModelFileError
+from rankscope.files import plain_file
 
 
 def load(folder: Path | str, into: nn.Module | Callable[[], nn.Module] | None = None) -> nn.Module:

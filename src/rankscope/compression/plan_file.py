@@ -5,21 +5,32 @@ It is read from strangers: every value is checked, and what is read must be writ
 
 import hashlib
 import json
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from rankscope.auditing.sources.documents import read_document
 from rankscope.compression.plan import PLAN_VERSION, Budget, Costs, Plan, Row, Unit
 from rankscope.errors import CompressionError, ModelFileError
+from rankscope.strict_json import (
+    Choice,
+    Exactly,
+    Integer,
+    ListOf,
+    Number,
+    Object,
+    Optional,
+    Reader,
+    Record,
+    Text,
+    Values,
+    inside,
+    read_as,
+    read_document,
+    shown,
+)
 
 PLAN_FILE = "plan.json"
 WEIGHTS_FILE = "model.safetensors"
-
-_LARGEST = 2**63 - 1
-_Record = TypeVar("_Record", Row, Costs)
 
 
 @dataclass(frozen=True)
@@ -73,97 +84,77 @@ def read_plan(path: Path) -> SavedPlan:
         ModelFileError: if the file cannot be read, or is not exactly what `to_json` writes.
     """
     document = read_document(path)
-    try:
-        saved = _saved(document)
-        written = json.loads(saved.to_json())
-    except KeyError as error:
-        raise ModelFileError(f"{path} is no plan: {error.args[0]!r} is missing.") from error
-    except (ValueError, TypeError) as error:
-        raise ModelFileError(f"{path} is no plan: {error}") from error
+    version = document.get("version", PLAN_VERSION)
+    if not Exactly(PLAN_VERSION).fits(version):
+        raise ModelFileError(
+            f"{path} is no plan: version {PLAN_VERSION} is read here, it has {shown(version)}."
+        )
+    saved = read_as(_SavedPlan(), document, who=f"{path} is no plan", error=ModelFileError)
+    written = json.loads(saved.to_json())
     differing = [key for key in document if document[key] != written.get(key)]
     if differing:
         raise ModelFileError(
-            f"{path} is no plan: {differing[0]} is {_shown(document[differing[0]])}, but the rest "
-            f"makes it {_shown(written.get(differing[0]))}."
+            f"{path} is no plan: {differing[0]} is {ascii(document[differing[0]])[:80]}, but the "
+            f"rest makes it {ascii(written.get(differing[0]))[:80]}."
         )
     return saved
 
 
-def _saved(document: dict[str, Any]) -> SavedPlan:
-    version = document["version"]
-    if version != PLAN_VERSION:
-        raise ValueError(f"version {PLAN_VERSION} is read here, it has {_shown(version)}.")
-    plan = Plan(
-        rows=tuple(
-            _record(Row, row, f"layers[{at}]") for at, row in enumerate(_list(document["layers"]))
-        ),
-        budget=_budget(document),
-        dense=_record(Costs, document["dense"], "dense"),
-        kept=_record(Costs, document["kept"], "kept"),
-        scoring=_checked(document["scoring"], str, "scoring"),
-        notes=tuple(_checked(note, str, "notes") for note in _list(document["notes"])),
-    )
-    weights = document["weights"]
-    if not isinstance(weights, dict):
-        raise ValueError(f"weights must be an object, got {_shown(weights)}.")
-    seal = WeightsSeal(
-        _checked(weights["bytes"], int, "bytes"), _checked(weights["sha256"], str, "sha256")
-    )
-    return SavedPlan(plan, seal, _checked(document["built_in"], str | None, "built_in"))
+_COUNT = Integer(0, 2**63 - 1)
+_RANKS = ListOf(_COUNT)
+_ROW = Record(
+    Row,
+    {
+        "name": Text(),
+        "kind": Text(),
+        "shape": _RANKS,
+        "format": Optional(Text()),
+        "ranks": _RANKS,
+        "bits": _COUNT,
+        "dense": _COUNT,
+        "kept": _COUNT,
+        "error": Number(),
+        "reason": Text(),
+    },
+)
+_COSTS = Object({"parameters": _COUNT, "flops": _COUNT, "bytes": _COUNT, "seconds": Number()})
+_UNIT = Choice(tuple(Unit))
+_DOCUMENT = Object(
+    {
+        "version": Exactly(PLAN_VERSION),
+        "dense_parameters": _COUNT,
+        "kept_parameters": _COUNT,
+        "keep": Number(),
+        "by": _UNIT,
+        "also": Values(Number(), at_most=1),
+        "dense": _COSTS,
+        "kept": _COSTS,
+        "scoring": Text(),
+        "notes": ListOf(Text()),
+        "layers": ListOf(_ROW),
+        "built_in": Optional(Text()),
+        "weights": Object({"file": Exactly(WEIGHTS_FILE), "bytes": _COUNT, "sha256": Text()}),
+    },
+    optional=("also",),  # plans written before there were second budgets have none
+)
 
 
-def _budget(document: dict[str, Any]) -> Budget:
-    others = document.get("also", {})  # plans written before there were second budgets have none
-    if not isinstance(others, dict) or len(others) > 1:
-        raise ValueError(f"also must be an object with at most 1 unit, got {_shown(others)}.")
-    second = [Budget(_checked(keep, float, "also"), Unit(unit)) for unit, keep in others.items()]
-    return Budget(
-        _checked(document["keep"], float, "keep"),
-        Unit(_checked(document["by"], str, "by")),
-        second[0] if second else None,
-    )
+class _SavedPlan(Reader[SavedPlan]):
+    def read(self, data: Any) -> SavedPlan:
+        fields = _DOCUMENT.read(data)
+        second = None
+        for unit, keep in fields.get("also", {}).items():
+            second = Budget(keep, inside("also", _UNIT.read, unit))
+        plan = Plan(
+            rows=fields["layers"],
+            budget=Budget(fields["keep"], fields["by"], second),
+            dense=Costs(**fields["dense"]),
+            kept=Costs(**fields["kept"]),
+            scoring=fields["scoring"],
+            notes=fields["notes"],
+        )
+        seal = WeightsSeal(fields["weights"]["bytes"], fields["weights"]["sha256"])
+        return SavedPlan(plan, seal, fields["built_in"])
 
-
-def _record(kind: type[_Record], data: Any, place: str) -> _Record:
-    if not isinstance(data, dict):
-        raise ValueError(f"{place} must be an object, got {_shown(data)}.")
-    values = {
-        field.name: _checked(data[field.name], field.type, f"{place}.{field.name}")
-        for field in fields(kind)
-    }
-    return kind(**values)
-
-
-def _checked(value: Any, kind: Any, place: str) -> Any:
-    wanted, fits = _KINDS[kind]
-    if not fits(value):
-        raise ValueError(f"{place} must be {wanted}, got {_shown(value)}.")
-    if kind is float:
-        return float(value)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _list(data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise ValueError(f"layers and notes must be lists, got {_shown(data)}.")
-    return data
-
-
-def _is_integer(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _LARGEST
-
-
-_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("an integer from 0", _is_integer),
-    float: ("a finite number", lambda v: type(v) in (int, float) and math.isfinite(v)),
-    str: ("a string", lambda v: isinstance(v, str)),
-    str | None: ("a string or null", lambda v: v is None or isinstance(v, str)),
-    tuple[int, ...]: (
-        "a list of integers from 0",
-        lambda v: isinstance(v, list) and all(map(_is_integer, v)),
-    ),
-}
-
-
-def _shown(value: Any) -> str:
-    return ascii(value)[:80]
+    def __str__(self) -> str:
+        return "a plan"

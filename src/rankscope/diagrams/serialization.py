@@ -4,57 +4,98 @@ A document is an object with `version`, `kind` ("diagram", "sum" or "network") a
 that dataclass. Reading builds data only: nothing in a document is ever run.
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
 from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region, Role
-from rankscope.diagrams.records import (
-    BOOLEAN,
-    INTEGER,
-    NUMBER,
-    NUMBER_OR_TEXT,
-    TEXT,
-    Codec,
-    choice,
-    optional,
-    pair,
-    record,
-    refusal,
-    sequence,
-)
 from rankscope.errors import DiagramError
+from rankscope.strict_json import (
+    Choice,
+    Exactly,
+    Flag,
+    Integer,
+    ListOf,
+    Number,
+    Optional,
+    Pair,
+    Reader,
+    Record,
+    Text,
+    inside,
+    read_as,
+    shown,
+)
 
 VERSION = 1
-NAMES = sequence(TEXT)
+_LARGEST = 2**63 - 1
 
-INDEX = record(
+
+@dataclass(frozen=True)
+class _Float(Reader[float]):
+    """A number; JSON has no infinities, so that they are written as `{"float": "inf"}`.
+
+    A string alone could be mistaken for an option that is a string.
+    """
+
+    def read(self, data: Any) -> float:
+        if isinstance(data, dict) and list(data) == ["float"]:
+            return float(inside("float", Choice(("inf", "-inf", "nan")).read, data["float"]))
+        return Number().read(data)
+
+    def write(self, value: float) -> Any:
+        return value if math.isfinite(value) else {"float": str(float(value))}
+
+    def __str__(self) -> str:
+        return str(Number())
+
+
+@dataclass(frozen=True)
+class _FloatOrText(Reader[float | str]):
+    """A string, or a number."""
+
+    def read(self, data: Any) -> float | str:
+        return data if isinstance(data, str) else _Float().read(data)
+
+    def write(self, value: float | str) -> Any:
+        return value if isinstance(value, str) else _Float().write(value)
+
+    def __str__(self) -> str:
+        return "a string or a finite number"
+
+
+TEXT, INTEGER, NUMBER = Text(), Integer(-_LARGEST, _LARGEST), _Float()
+NAMES = ListOf(TEXT)
+
+INDEX = Record(
     Index,
     {
         "name": TEXT,
-        "size": optional(INTEGER),
-        "symbol": optional(TEXT),
-        "kind": choice(IndexKind),
-        "label": optional(TEXT),
+        "size": Optional(INTEGER),
+        "symbol": Optional(TEXT),
+        "kind": Choice(tuple(IndexKind)),
+        "label": Optional(TEXT),
     },
 )
-NODE = record(
+NODE = Record(
     Node,
     {
         "name": TEXT,
         "indices": NAMES,
-        "role": choice(Role),
-        "label": optional(TEXT),
-        "array": optional(TEXT),
-        "rows": optional(pair(INTEGER, INTEGER)),
-        "is_one_hot": BOOLEAN,
-        "narrow_side": optional(TEXT),
+        "role": Choice(tuple(Role)),
+        "label": Optional(TEXT),
+        "array": Optional(TEXT),
+        "rows": Optional(Pair(INTEGER, INTEGER)),
+        "is_one_hot": Flag(),
+        "narrow_side": Optional(TEXT),
         "fill": NUMBER,
     },
 )
-CONVOLUTION = record(
+CONVOLUTION = Record(
     Convolution,
     {
         "name": TEXT,
@@ -62,62 +103,67 @@ CONVOLUTION = record(
         "kernel": TEXT,
         "output": TEXT,
         "stride": INTEGER,
-        "padding": pair(INTEGER, INTEGER),
+        "padding": Pair(INTEGER, INTEGER),
         "dilation": INTEGER,
         "padding_mode": TEXT,
     },
 )
-FUNCTION = record(Function, {"name": TEXT, "options": sequence(pair(TEXT, NUMBER_OR_TEXT))})
-REGION = record(
+FUNCTION = Record(Function, {"name": TEXT, "options": ListOf(Pair(TEXT, _FloatOrText()))})
+REGION = Record(
     Region,
     {
         "name": TEXT,
         "members": NAMES,
         "function": FUNCTION,
         "over": NAMES,
-        "scale": optional(TEXT),
-        "causal": optional(pair(TEXT, TEXT)),
-        "label": optional(TEXT),
+        "scale": Optional(TEXT),
+        "causal": Optional(Pair(TEXT, TEXT)),
+        "label": Optional(TEXT),
     },
 )
-DIAGRAM = record(
+DIAGRAM = Record(
     Diagram,
     {
         "name": TEXT,
-        "indices": sequence(INDEX),
-        "nodes": sequence(NODE),
+        "indices": ListOf(INDEX),
+        "nodes": ListOf(NODE),
         "output": NAMES,
-        "convolutions": sequence(CONVOLUTION),
-        "regions": sequence(REGION),
-        "title": optional(TEXT),
+        "convolutions": ListOf(CONVOLUTION),
+        "regions": ListOf(REGION),
+        "title": Optional(TEXT),
     },
 )
-TERM = record(Term, {"diagram": DIAGRAM, "coefficient": NUMBER})
-SUM = record(Sum, {"name": TEXT, "terms": sequence(TERM), "title": optional(TEXT)})
+TERM = Record(Term, {"diagram": DIAGRAM, "coefficient": NUMBER})
+SUM = Record(Sum, {"name": TEXT, "terms": ListOf(TERM), "title": Optional(TEXT)})
 
 
-def _one_of(kinds: Mapping[str, tuple[type[Any], Codec]]) -> Codec:
+@dataclass(frozen=True)
+class _OneOf(Reader[Any]):
     """An object whose key `kind` says which of several it is."""
 
-    def write(value: Any) -> dict[str, Any]:
-        kind = next(name for name, (holds, _) in kinds.items() if isinstance(value, holds))
-        return {"kind": kind, **kinds[kind][1].write(value)}
+    kinds: Mapping[str, tuple[type[Any], Reader[Any]]]
 
-    def read(data: Any, place: str) -> Any:
+    def read(self, data: Any) -> Any:
         if not isinstance(data, dict):
-            raise refusal(place, "an object", data)
-        kind = data.get("kind")
-        if not isinstance(kind, str) or kind not in kinds:
-            raise refusal(f"{place}.kind", f"one of {', '.join(kinds)}", kind)
-        return kinds[kind][1].read({key: data[key] for key in data if key != "kind"}, place)
+            raise self.refusal(data)
+        kind = inside("kind", Choice(tuple(self.kinds)).read, data.get("kind"))
+        return self.kinds[kind][1].read({key: data[key] for key in data if key != "kind"})
 
-    return Codec(write, read)
+    def write(self, value: Any) -> dict[str, Any]:
+        kind = next(name for name, (holds, _) in self.kinds.items() if isinstance(value, holds))
+        return {"kind": kind, **self.kinds[kind][1].write(value)}
+
+    def __str__(self) -> str:
+        return f"an object whose kind is one of {', '.join(self.kinds)}"
 
 
-BODIES: dict[str, tuple[type[Any], Codec]] = {"diagram": (Diagram, DIAGRAM), "sum": (Sum, SUM)}
-STEP = record(Step, {"name": TEXT, "body": _one_of(BODIES), "label": optional(TEXT)})
-NETWORK = record(Network, {"name": TEXT, "steps": sequence(STEP), "title": optional(TEXT)})
-DRAWABLE = _one_of(BODIES | {"network": (Network, NETWORK)})
+BODIES: dict[str, tuple[type[Any], Reader[Any]]] = {
+    "diagram": (Diagram, DIAGRAM),
+    "sum": (Sum, SUM),
+}
+STEP = Record(Step, {"name": TEXT, "body": _OneOf(BODIES), "label": Optional(TEXT)})
+NETWORK = Record(Network, {"name": TEXT, "steps": ListOf(STEP), "title": Optional(TEXT)})
+DRAWABLE = _OneOf(BODIES | {"network": (Network, NETWORK)})
 
 
 def to_dict(drawable: Drawable) -> dict[str, Any]:
@@ -140,14 +186,13 @@ def from_dict(document: object) -> Drawable:
         DiagramError: if a key, kind, value or version is not known, or parts do not fit together.
         SizeError: if a size is not a positive integer, or two sizes contradict each other.
     """
-    if not isinstance(document, dict):
-        raise refusal("its start", "an object", document)
-    version = document.get("version")
-    if isinstance(version, bool) or version != VERSION:
+    version = document.get("version") if isinstance(document, dict) else VERSION
+    if not Exactly(VERSION).fits(version):
         raise DiagramError(
-            f"Document, at version: wanted {VERSION}, got {version!r:.40}. "
+            f"Document, at version: wanted {VERSION}, got {shown(version)}. "
             "Read it with the rankscope that wrote it."
         )
-    rest = {key: value for key, value in document.items() if key != "version"}
-    drawable: Drawable = DRAWABLE.read(rest, "document")
+    if isinstance(document, dict):
+        document = {key: value for key, value in document.items() if key != "version"}
+    drawable: Drawable = read_as(DRAWABLE, document, who="Document", error=DiagramError)
     return drawable

@@ -42,13 +42,14 @@ def test_one_missing_key_is_named() -> None:
         (12.0, "12.0"),
         (float("nan"), "nan"),
         ("12", "'12'"),
-        ([12], "a list"),
-        (None, "nothing"),
+        ([12], "a list of 1"),
+        (None, "None"),
     ],
 )
 def test_a_size_is_a_positive_integer_of_reasonable_length(value: object, shown: str) -> None:
     wanted = re.escape(
-        f"config.json: n_embd (or hidden_size) must be an integer in 1..{2**31 - 1}, got {shown}."
+        "config.json, at n_embd (or hidden_size): wanted an integer in "
+        f"1..{2**31 - 1}, got {shown}."
     )
     with pytest.raises(ConfigurationError, match=f"^{wanted}$"):
         fields(n_embd=value).size("hidden_size")
@@ -57,21 +58,21 @@ def test_a_size_is_a_positive_integer_of_reasonable_length(value: object, shown:
 def test_a_count_may_be_zero_but_not_negative() -> None:
     assert fields(shared=0).count("shared", default=3) == 0
     assert fields().count("shared", default=3) == 3
-    with pytest.raises(ConfigurationError, match=r"shared must be an integer in 0\.\..* got -1"):
+    with pytest.raises(ConfigurationError, match=r"at shared: wanted an integer in 0\.\..* got -1"):
         fields(shared=-1).count("shared", default=3)
 
 
 def test_a_flag_is_true_or_false() -> None:
     assert fields(bias=False).flag("bias", default=True) is False
     assert fields().flag("bias", default=True) is True
-    with pytest.raises(ConfigurationError, match="bias must be true or false, got 1"):
+    with pytest.raises(ConfigurationError, match="at bias: wanted true or false, got 1"):
         fields(bias=1).flag("bias", default=True)
 
 
 def test_a_choice_is_one_of_a_few_words() -> None:
     assert fields().choice("kind", ("relu", "gelu")) == "relu"
     assert fields(kind="gelu").choice("kind", ("relu", "gelu")) == "gelu"
-    with pytest.raises(ConfigurationError, match="kind must be one of relu, gelu, got 'tanh'"):
+    with pytest.raises(ConfigurationError, match="at kind: wanted one of relu, gelu, got 'tanh'"):
         fields(kind="tanh").choice("kind", ("relu", "gelu"))
 
 
@@ -81,9 +82,9 @@ def test_lists_hold_one_kind_of_thing() -> None:
     assert found.numbers("layers") == (0, 3)
     assert fields().words("architectures") == ()
     assert fields().numbers("layers") == ()
-    with pytest.raises(ConfigurationError, match="layers must be a list of integers, got a list"):
+    with pytest.raises(ConfigurationError, match=r"at layers\[0\]: wanted an integer, got '0'"):
         fields(layers=["0"]).numbers("layers")
-    with pytest.raises(ConfigurationError, match="architectures must be a list of words, got 3"):
+    with pytest.raises(ConfigurationError, match=r"at architectures: wanted a list, .*, got 3"):
         fields(architectures=3).words("architectures")
 
 

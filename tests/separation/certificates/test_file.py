@@ -88,7 +88,7 @@ def test_a_file_of_any_other_kind_is_refused(tmp_path: Path) -> None:
         read_certificate(tmp_path)
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(MAX_BYTES + 1)
-    with pytest.raises(CertificateError, match="longer than 33,554,432 bytes"):
+    with pytest.raises(CertificateError, match=r"has 33,554,433 bytes; .* at most 33,554,432"):
         read_certificate(tmp_path / "huge")
 
 
@@ -108,8 +108,8 @@ def put(path: str, value: object) -> Change:
     ("change", "message"),
     [
         (put("format", "other"), "at format: wanted rankscope-certificate, got 'other'"),
-        (put("version", 2), r"at version: wanted an integer in 1\.\.1, got 2"),
-        (put("version", True), r"at version: wanted an integer in 1\.\.1, got True"),
+        (put("version", 2), r"at version: wanted 1, got 2"),
+        (put("version", True), r"at version: wanted 1, got True"),
         (put("statement", "For all weights."), "at statement: wanted .*got 'For all weights.'"),
         (put("extra", 1), "at top: wanted only the keys format, .* got 'extra'"),
         (lambda document: document.pop("lower"), "at top: lower is missing"),
@@ -130,13 +130,13 @@ def put(path: str, value: object) -> Change:
         (put("minors.1.grade", 0), r"different grades, got \[0, 0\]"),
         (put("minors.1.grade", -1), r"at minors\[1\]\.grade: wanted an integer in 0\.\.4096"),
         (put("minors.0.rows", [[0, 3, 4]]), r"at minors\[0\]\.rows\[0\]: wanted a list of at most"),
-        (put("minors.0.rows", [[0]]), r"wanted \[start, stop\] with start at least 0, got a list"),
+        (put("minors.0.rows", [[0]]), r"wanted \[start, stop\] with start at least 0, got \[0\]"),
         (put("minors.0.rows", [[0, 2], [2, 3]]), r"rows\[1\]: .* with start at least 3, got"),
         (put("minors.0.rows", [[3, 3]]), r"rows\[0\]: wanted numbers in ascending order"),
         (put("minors.0.rows", [[0, 4]]), r"rows\[0\]: wanted at most 3 numbers, as it is answered"),
         (put("minors.0.rows", [[0, 2**31]]), "at most 3 numbers, as it is answered"),
         (put("minors.1.rows", [[0, 2], [3, 502]]), r"rows\[1\]: wanted at most 500 numbers"),
-        (put("minors.0.answers", []), r"rows: wanted a list of at most 0, got a list of 2"),
+        (put("minors.0.answers", []), r"rows: wanted a list of at most 0, .*, got a list of 2"),
         (put("minors.0.rows", [[0, 2]]), "equally many rows and columns, .* got 2 and 3"),
         (put("minors.0.answers", 5), r"at minors\[0\]\.answers: wanted a list of at most 128"),
         (put("minors.0.answers.0", "?"), r"at minors\[0\]\.answers\[0\]: wanted residues in base"),
@@ -155,12 +155,18 @@ def test_what_is_not_as_it_should_be_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("weights.values.w.shape", [3, 2]), r"values\.w\.float64: wanted a list of 6, got"),
+        (
+            put("weights.values.w.shape", [3, 2]),
+            r"values\.w: wanted a list of 6 .*, got 4",
+        ),
         (put("weights.values.w.shape", [-1]), r"w\.shape\[0\]: wanted an integer in 0\.\.2097152"),
         (put("weights.values.w.float64.0", 1), "wanted a string, got 1"),
         (put("weights.values.w.float64.0", "inf"), "wanted a finite hexadecimal float64"),
-        (put("weights.values.w.float64.0", "0x1p99999"), "wanted a hexadecimal float64"),
-        (put("weights.values.w.float64.0", "one"), "wanted a hexadecimal float64, got 'one'"),
+        (put("weights.values.w.float64.0", "0x1p99999"), "as float.hex writes it, got '0x1p99999'"),
+        (
+            put("weights.values.w.float64.0", "one"),
+            "wanted a finite hexadecimal .*, got 'one'",
+        ),
         (put("weights.values.w.float64.0", "0x1p0"), "as float.hex writes it, got '0x1p0'"),
     ],
 )
@@ -172,5 +178,5 @@ def test_weights_are_finite_numbers_in_their_shape(change: Change, message: str)
 def test_a_truncated_file_is_no_certificate() -> None:
     data = to_json(DRAWN).encode()
     for length in range(len(data) - 1):
-        with pytest.raises(CertificateError, match="no certificate"):
+        with pytest.raises(CertificateError, match="is not usable JSON"):
             parse_certificate(data[:length])

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from rankscope.errors import ConfigurationError
+from rankscope.errors import ConfigurationError, DocumentError
+from rankscope.strict_json import Choice, Flag, Integer, ListOf, Reader, Text
 
 _MAX_SIZE = 2**31 - 1
-_SHOWN = 60  # characters of a value, at most
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Fields:
         Raises:
             ConfigurationError: if it is missing without a default, or anything else.
         """
-        return self._integer(name, low=1, default=default)
+        return self._read(name, Integer(1, _MAX_SIZE), default)
 
     def count(self, name: str, *, default: int) -> int:
         """An integer that may be zero.
@@ -59,7 +61,7 @@ class Fields:
         Raises:
             ConfigurationError: if it is anything else.
         """
-        return self._integer(name, low=0, default=default)
+        return self._read(name, Integer(0, _MAX_SIZE), default)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """True or false.
@@ -67,12 +69,7 @@ class Fields:
         Raises:
             ConfigurationError: if it is anything else.
         """
-        value = self._value(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self._refusal(name, "true or false", value)
-        return value
+        return self._read(name, Flag(), default)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """One of a few words, the first if it is absent.
@@ -80,12 +77,7 @@ class Fields:
         Raises:
             ConfigurationError: if it is anything else.
         """
-        value = self._value(name)
-        if value is None:
-            return choices[0]
-        if not isinstance(value, str) or value not in choices:
-            raise self._refusal(name, f"one of {', '.join(choices)}", value)
-        return value
+        return self._read(name, Choice(choices), choices[0])
 
     def words(self, name: str) -> tuple[str, ...]:
         """A list of words, such as `architectures`; empty if absent.
@@ -93,12 +85,7 @@ class Fields:
         Raises:
             ConfigurationError: if it is anything else.
         """
-        value = self._value(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
-            raise self._refusal(name, "a list of words", value)
-        return tuple(value)
+        return self._read(name, ListOf(Text()), ())
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """A list of integers, such as `mlp_only_layers`; empty if absent.
@@ -106,21 +93,19 @@ class Fields:
         Raises:
             ConfigurationError: if it is anything else.
         """
-        value = self._value(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list | tuple) or not all(type(item) is int for item in value):
-            raise self._refusal(name, "a list of integers", value)
-        return tuple(value)
+        return self._read(name, ListOf(Integer()), ())
 
-    def _integer(self, name: str, *, low: int, default: int | None) -> int:
+    def _read(self, name: str, reader: Reader[T], default: T | None) -> T:
         value = self._value(name)
         if value is None and default is not None:
             return default
-        # bool is an int to Python, but true is no size.
-        if type(value) is not int or not low <= value <= _MAX_SIZE:
-            raise self._refusal(name, f"an integer in {low}..{_MAX_SIZE}", value)
-        return value
+        try:
+            return reader.read(value)
+        except DocumentError as refused:
+            place = "".join(f"[{key}]" for key in refused.place)
+            raise ConfigurationError(
+                f"{self.who}, at {self._key(name)}{place}: {refused}."
+            ) from refused
 
     def _key(self, name: str) -> str:
         alias = self.aliases.get(name)
@@ -129,10 +114,3 @@ class Fields:
     def _value(self, name: str) -> object:
         own = self.document.get(self.aliases.get(name, name))
         return self.document.get(name) if own is None else own
-
-    def _refusal(self, name: str, wanted: str, value: object) -> ConfigurationError:
-        shown = ascii(value)[:_SHOWN] if isinstance(value, str | int | float) else None
-        return ConfigurationError(
-            f"{self.who}: {self._key(name)} must be {wanted}, "
-            f"got {shown or ('nothing' if value is None else f'a {type(value).__name__}')}."
-        )

@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
-from rankscope.auditing.sources.documents import read_document
-from rankscope.auditing.sources.plain_file import file_status
 from rankscope.auditing.sources.safetensors_file import SafetensorsFile
 from rankscope.auditing.sources.shards import Shards
 from rankscope.auditing.sources.source import OpenedModel, TensorSource
 from rankscope.errors import ModelFileError
+from rankscope.files import file_status
+from rankscope.strict_json import Numbers, read_document
 
 _CONFIG = "config.json"
 _INDEX = ".index.json"
@@ -53,7 +54,7 @@ def _open_path(path: Path) -> OpenedModel:
     if path.is_dir():
         return _open_folder(path)
     if path.name.endswith(".json") and not path.name.endswith(_INDEX):
-        return OpenedModel(str(path), read_document(path), None)
+        return OpenedModel(str(path), _read_configuration(path), None)
     return OpenedModel(str(path), None, _open_weights(path))
 
 
@@ -62,7 +63,7 @@ def _open_folder(folder: Path) -> OpenedModel:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise ModelFileError(f"Cannot read {str(folder)!r}: {error.strerror}.") from error
-    config = read_document(folder / _CONFIG) if _CONFIG in names else None
+    config = _read_configuration(folder / _CONFIG) if _CONFIG in names else None
     weights = _weights_among(names, folder)
     if config is None and weights is None:
         shown = ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "nothing"
@@ -71,6 +72,11 @@ def _open_folder(folder: Path) -> OpenedModel:
             f"*.safetensors; it holds {shown}."
         )
     return OpenedModel(str(folder), config, None if weights is None else _open_weights(weights))
+
+
+def _read_configuration(path: Path) -> dict[str, Any]:
+    # Python writes infinities into JSON, and some configurations have them.
+    return read_document(path, numbers=Numbers.ANY)
 
 
 def _weights_among(names: list[str], folder: Path) -> Path | None:

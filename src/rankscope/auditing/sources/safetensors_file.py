@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from rankscope.auditing.sources.plain_file import plain_file
 from rankscope.auditing.sources.safetensors_header import Placed, read_header
 from rankscope.auditing.sources.source import TensorEntry, TensorSource
 from rankscope.errors import ModelFileError
+from rankscope.files import plain_file
 
 
 class SafetensorsFile(TensorSource):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankscope.auditing.sources.documents import parse_document
-from rankscope.auditing.sources.plain_file import plain_file
 from rankscope.auditing.sources.source import TensorEntry
 from rankscope.errors import ModelFileError
+from rankscope.files import plain_file
+from rankscope.strict_json import parse_document
 
 _MAX_HEADER = 100_000_000  # set by the format
 _LARGEST = 2**63 - 1  # torch counts with 64-bit integers

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rankscope.auditing.sources.documents import read_document
-from rankscope.auditing.sources.plain_file import file_status
 from rankscope.auditing.sources.source import TensorEntry, TensorSource
 from rankscope.errors import ModelFileError
+from rankscope.files import file_status
+from rankscope.strict_json import read_document
 
 _SHOWN = 8  # names in a message, at most
 

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankscope.auditing.sources.plain_file import plain_file
 from rankscope.auditing.sources.state_dict import StateDict
 from rankscope.errors import ModelFileError
+from rankscope.files import plain_file
 
 # Where training scripts put the state dict beside the state of the optimizer.
 _HOLDERS = ("state_dict", "model_state_dict", "model")

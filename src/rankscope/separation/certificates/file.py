@@ -4,10 +4,11 @@ import base64
 import binascii
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankscope.errors import CertificateError, PartitionError, PrimeError
+from rankscope.errors import CertificateError, DocumentError, PartitionError, PrimeError
 from rankscope.files import write_atomically
 from rankscope.separation.certificates.certificate import (
     FORMAT,
@@ -21,18 +22,23 @@ from rankscope.separation.certificates.certificate import (
     GivenArray,
     GivenWeights,
 )
-from rankscope.separation.certificates.strict_json import (
-    parse_json,
-    read_integer,
-    read_integers,
-    read_json,
-    read_list,
-    read_object,
-    read_text,
-    read_values,
-    refusal,
-)
 from rankscope.separation.partition import Partition
+from rankscope.strict_json import (
+    Anything,
+    Exactly,
+    Integer,
+    ListOf,
+    Numbers,
+    Object,
+    Optional,
+    Reader,
+    Text,
+    Values,
+    inside,
+    parse_document,
+    read_as,
+    read_document,
+)
 
 MAX_BYTES = 2**25
 _MAX_SEED = 2**63 - 1
@@ -41,7 +47,6 @@ _MAX_MINORS = 2**12
 _MAX_POSITIONS = 2**12
 _MAX_ARRAYS = 2**12
 _MAX_WEIGHTS = 2**21
-_MAX_NESTING = 3  # lists in settings
 
 
 def to_json(certificate: Certificate) -> str:
@@ -75,7 +80,10 @@ def read_certificate(path: Path | str) -> Certificate:
     Raises:
         CertificateError: if the file is no well-formed certificate.
     """
-    return _read(read_json(path, max_bytes=MAX_BYTES))
+    document = read_document(
+        path, error=CertificateError, max_bytes=MAX_BYTES, numbers=Numbers.INTEGERS
+    )
+    return _read(document)
 
 
 def parse_certificate(data: bytes) -> Certificate:
@@ -84,132 +92,198 @@ def parse_certificate(data: bytes) -> Certificate:
     Raises:
         CertificateError: if they are no well-formed certificate.
     """
-    return _read(parse_json(data, name="The text"))
+    return _read(
+        parse_document(data, who="The text", error=CertificateError, numbers=Numbers.INTEGERS)
+    )
 
 
-def _read(document: Any) -> Certificate:
-    keys = ("statement", "network", "partition", "weights", "points", "prime", "lower", "minors")
-    checked = read_object(document, "top", ("format", "version", *keys))
-    if checked["format"] != FORMAT:
-        raise refusal("format", FORMAT, checked["format"])
-    read_integer(checked["version"], "version", low=VERSION, high=VERSION)
-    network = read_object(checked["network"], "network", ("family", "settings"))
-    minors = read_list(checked["minors"], "minors", at_most=_MAX_MINORS)
+def _read(document: object) -> Certificate:
     try:
-        certificate = Certificate(
-            family=read_text(network["family"], "network.family"),
-            settings=read_values(network["settings"], "network.settings", _setting, at_most=64),
-            partition=_partition(checked["partition"]),
-            weights=_weights(checked["weights"]),
-            points_seed=_seed(checked["points"], "points"),
-            prime=read_integer(checked["prime"], "prime", low=2, high=2**31 - 1),
-            lower=read_integer(checked["lower"], "lower", low=0, high=_MAX_MINORS * MAX_SIZE),
-            minors=tuple(_minor(item, f"minors[{at}]") for at, item in enumerate(minors)),
-        )
+        return read_as(_Document(), document, who="Certificate", error=CertificateError)
     except (PartitionError, PrimeError) as error:
         raise CertificateError(f"Certificate: {error}") from error
-    if checked["statement"] != certificate.statement:
-        raise refusal("statement", f"{certificate.statement!r}", checked["statement"])
-    return certificate
 
 
-def _setting(data: Any, place: str) -> Any:
+class _Document(Reader[Certificate]):
+    def read(self, data: Any) -> Certificate:
+        fields = _CERTIFICATE.read(data)
+        left, right = fields["partition"]["left"], fields["partition"]["right"]
+        certificate = Certificate(
+            family=fields["network"]["family"],
+            settings=fields["network"]["settings"],
+            partition=Partition(left, right),
+            weights=fields["weights"],
+            points_seed=fields["points"]["seed"],
+            prime=fields["prime"],
+            lower=fields["lower"],
+            minors=fields["minors"],
+        )
+        inside("statement", Exactly(certificate.statement).read, fields["statement"])
+        return certificate
+
+    def __str__(self) -> str:
+        return "a certificate"
+
+
+@dataclass(frozen=True)
+class _Setting(Reader[Any]):
     """An integer, true, false, null, or lists of them; lists become tuples."""
-    return _nested(data, place, _MAX_NESTING)
+
+    nesting: int = 3
+
+    def read(self, data: Any) -> Any:
+        if data is None or isinstance(data, bool):
+            return data
+        if self.nesting and isinstance(data, list):
+            return ListOf(_Setting(self.nesting - 1), _MAX_POSITIONS).read(data)
+        return Integer(0, _MAX_SETTING).read(data)
+
+    def __str__(self) -> str:
+        return "a setting"
 
 
-def _nested(data: Any, place: str, depth: int) -> Any:
-    if data is None or isinstance(data, bool):
-        return data
-    if depth and isinstance(data, list):
-        items = read_list(data, place, at_most=_MAX_POSITIONS)
-        return tuple(_nested(item, f"{place}[{at}]", depth - 1) for at, item in enumerate(items))
-    return read_integer(data, place, low=0, high=_MAX_SETTING)
+@dataclass(frozen=True)
+class _Ascending(Reader[tuple[int, ...]]):
+    """A list of integers in 0..high, ascending."""
+
+    at_most: int
+    high: int
+
+    def read(self, data: Any) -> tuple[int, ...]:
+        numbers = ListOf(Integer(0, self.high), self.at_most).read(data)
+        if list(numbers) != sorted(set(numbers)):
+            raise DocumentError(f"wanted numbers in ascending order, got {ascii(numbers[:8])[:60]}")
+        return numbers
+
+    def __str__(self) -> str:
+        return f"at most {self.at_most} integers in ascending order"
 
 
-def _partition(data: Any) -> Partition:
-    sides = read_object(data, "partition", ("left", "right"))
-    left, right = (
-        read_integers(sides[side], f"partition.{side}", at_most=_MAX_POSITIONS, high=_MAX_POSITIONS)
-        for side in ("left", "right")
-    )
-    return Partition(left, right)
+class _Weights(Reader[DrawnWeights | GivenWeights]):
+    def read(self, data: Any) -> DrawnWeights | GivenWeights:
+        if isinstance(data, dict) and "values" in data:
+            values = Object({"values": Values(_Array(), _MAX_ARRAYS)}).read(data)["values"]
+            return GivenWeights(values)
+        return DrawnWeights(_SEED.read(data)["seed"])
+
+    def __str__(self) -> str:
+        return "a seed or values"
 
 
-def _seed(data: Any, place: str) -> int:
-    seed = read_object(data, place, ("seed",))["seed"]
-    return read_integer(seed, f"{place}.seed", low=0, high=_MAX_SEED)
+class _Array(Reader[GivenArray]):
+    def read(self, data: Any) -> GivenArray:
+        sizes, numbers = ListOf(Integer(0, _MAX_WEIGHTS), 8), ListOf(_Float(), _MAX_WEIGHTS)
+        parts = Object({"shape": sizes, "float64": numbers}).read(data)
+        shape, values = parts["shape"], parts["float64"]
+        if math.prod(shape) != len(values):
+            raise DocumentError(
+                f"wanted a list of {math.prod(shape)} numbers as float64, got {len(values)}"
+            )
+        return GivenArray(shape, values)
+
+    def __str__(self) -> str:
+        return "an array"
 
 
-def _weights(data: Any) -> DrawnWeights | GivenWeights:
-    if isinstance(data, dict) and "values" in data:
-        values = read_object(data, "weights", ("values",))["values"]
-        return GivenWeights(read_values(values, "weights.values", _array, at_most=_MAX_ARRAYS))
-    return DrawnWeights(_seed(data, "weights"))
-
-
-def _array(data: Any, place: str) -> GivenArray:
-    parts = read_object(data, place, ("shape", "float64"))
-    shape = tuple(
-        read_integer(size, f"{place}.shape[{at}]", low=0, high=_MAX_WEIGHTS)
-        for at, size in enumerate(read_list(parts["shape"], f"{place}.shape", at_most=8))
-    )
-    texts = read_list(parts["float64"], f"{place}.float64", at_most=_MAX_WEIGHTS)
-    if math.prod(shape) != len(texts):
-        raise refusal(f"{place}.float64", f"a list of {math.prod(shape)}", texts)
-    return GivenArray(shape, tuple(_float(text, f"{place}.float64") for text in texts))
-
-
-def _float(data: Any, place: str) -> float:
+class _Float(Reader[float]):
     """A finite number in the form that `float.hex` writes, and in no other."""
-    text = read_text(data, place)
-    try:
-        value = float.fromhex(text)
-    except (ValueError, OverflowError) as error:
-        raise refusal(place, "a hexadecimal float64", text) from error
-    if not math.isfinite(value) or value.hex() != text:
-        raise refusal(place, "a finite hexadecimal float64 as float.hex writes it", text)
-    return value
+
+    def read(self, data: Any) -> float:
+        text = Text().read(data)
+        try:
+            value = float.fromhex(text)
+        except (ValueError, OverflowError) as error:
+            raise self.refusal(text) from error
+        if not math.isfinite(value) or value.hex() != text:
+            raise self.refusal(text)
+        return value
+
+    def __str__(self) -> str:
+        return "a finite hexadecimal float64 as float.hex writes it"
 
 
-def _minor(data: Any, place: str) -> CertifiedMinor:
-    parts = read_object(data, place, ("grade", "rows", "columns", "answers"))
-    grade = parts["grade"]
-    if grade is not None:
-        grade = read_integer(grade, f"{place}.grade", low=0, high=_MAX_MINORS)
-    answers, at_most = parts["answers"], MAX_DETERMINANT
-    if answers is not None:
-        listed = read_list(answers, f"{place}.answers", at_most=128)
-        answers = tuple(_answer(item, f"{place}.answers[{at}]") for at, item in enumerate(listed))
-        # A short file must not ask for a long list of numbers.
-        at_most = min(MAX_SIZE, max(map(len, answers), default=0) // 4)
-    rows, columns = (
-        _ranges(parts[side], f"{place}.{side}", at_most) for side in ("rows", "columns")
-    )
-    return CertifiedMinor(grade, rows, columns, answers)
+class _Minor(Reader[CertifiedMinor]):
+    def read(self, data: Any) -> CertifiedMinor:
+        parts = _MINOR.read(data)
+        answers, at_most = parts["answers"], MAX_DETERMINANT
+        if answers is not None:
+            # A short file must not ask for a long list of numbers.
+            at_most = min(MAX_SIZE, max(map(len, answers), default=0) // 4)
+        rows, columns = (
+            inside(side, _Ranges(at_most).read, parts[side]) for side in ("rows", "columns")
+        )
+        return CertifiedMinor(parts["grade"], rows, columns, answers)
+
+    def __str__(self) -> str:
+        return "a minor"
 
 
-def _ranges(data: Any, place: str, at_most: int) -> tuple[int, ...]:
-    numbers: list[int] = []
-    for at, item in enumerate(read_list(data, place, at_most=at_most)):
-        ends = read_integers(item, f"{place}[{at}]", at_most=2, high=MAX_POINT + 1)
+@dataclass(frozen=True)
+class _Ranges(Reader[tuple[int, ...]]):
+    """Numbers as a list of [start, stop], ascending and with gaps between them."""
+
+    at_most: int
+
+    def read(self, data: Any) -> tuple[int, ...]:
+        numbers: list[int] = []
+        for at, ends in enumerate(ListOf(_Ascending(2, MAX_POINT + 1), self.at_most).read(data)):
+            inside(at, self._add, (ends, numbers))
+        return tuple(numbers)
+
+    def _add(self, ends_and_numbers: tuple[tuple[int, ...], list[int]]) -> None:
+        ends, numbers = ends_and_numbers
         first_allowed = numbers[-1] + 2 if numbers else 0
         if len(ends) != 2 or ends[0] < first_allowed:
-            raise refusal(
-                f"{place}[{at}]", f"[start, stop] with start at least {first_allowed}", item
+            raise DocumentError(
+                f"wanted [start, stop] with start at least {first_allowed}, got {list(ends)}"
             )
-        if len(numbers) + ends[1] - ends[0] > at_most:
-            raise refusal(f"{place}[{at}]", f"at most {at_most} numbers, as it is answered", item)
+        if len(numbers) + ends[1] - ends[0] > self.at_most:
+            raise DocumentError(
+                f"wanted at most {self.at_most} numbers, as it is answered, "
+                f"got {len(numbers) + ends[1] - ends[0]:,}"
+            )
         numbers.extend(range(*ends))
-    return tuple(numbers)
+
+    def __str__(self) -> str:
+        return f"a list of at most {self.at_most}, each [start, stop]"
 
 
-def _answer(data: Any, place: str) -> bytes:
-    text = read_text(data, place)
-    try:
-        decoded = base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise refusal(place, "residues in base 64", text) from error
-    if base64.b64encode(decoded).decode("ascii") != text:
-        raise refusal(place, "residues in base 64", text)
-    return decoded
+class _Residues(Reader[bytes]):
+    def read(self, data: Any) -> bytes:
+        text = Text().read(data)
+        try:
+            decoded = base64.b64decode(text.encode("ascii"), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self.refusal(text) from error
+        if base64.b64encode(decoded).decode("ascii") != text:
+            raise self.refusal(text)
+        return decoded
+
+    def __str__(self) -> str:
+        return "residues in base 64"
+
+
+_SEED = Object({"seed": Integer(0, _MAX_SEED)})
+_SIDE = _Ascending(_MAX_POSITIONS, _MAX_POSITIONS)
+_MINOR = Object(
+    {
+        "grade": Optional(Integer(0, _MAX_MINORS)),
+        "rows": Anything(),  # how long they may be, the answers say
+        "columns": Anything(),
+        "answers": Optional(ListOf(_Residues(), 128)),
+    }
+)
+_CERTIFICATE = Object(
+    {
+        "format": Exactly(FORMAT),
+        "version": Exactly(VERSION),
+        "statement": Anything(),  # follows from the rest
+        "network": Object({"family": Text(), "settings": Values(_Setting(), 64)}),
+        "partition": Object({"left": _SIDE, "right": _SIDE}),
+        "weights": _Weights(),
+        "points": _SEED,
+        "prime": Integer(2, 2**31 - 1),
+        "lower": Integer(0, _MAX_MINORS * MAX_SIZE),
+        "minors": ListOf(_Minor(), _MAX_MINORS),
+    }
+)

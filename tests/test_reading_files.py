@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.auditing.sources.plain_file import file_status, plain_file
 from rankscope.errors import ModelFileError
+from rankscope.files import file_status, plain_file
 
 
 def refusal(path: Path) -> str:
