@@ -264,7 +264,7 @@ def test_a_large_minor_needs_answers() -> None:
         ({"family": "none"}, "cannot be checked. There is no family 'none'"),
         (
             {"settings": {"order": 4, "size": 2, "channels": 10**9}},
-            "channels must be an integer in",
+            "at channels: wanted an integer in",
         ),
         ({"partition": Partition((0,), (1,))}, r"the partition covers \(0, 1\)"),
     ],

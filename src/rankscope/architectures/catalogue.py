@@ -4,7 +4,6 @@ Settings may come from a stranger's file: names, types and ranges are checked be
 built, and nothing is imported that is not in the table.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,90 +11,21 @@ from typing import Any
 
 from rankscope.architectures.network import PolynomialNetwork
 from rankscope.errors import FamilyError
+from rankscope.strict_json import (
+    Either,
+    Flag,
+    Integer,
+    ListOf,
+    Object,
+    Optional,
+    Reader,
+    read_as,
+    shown,
+)
 
 # The parts of a homogeneous output are told apart by one evaluation for each degree in one side;
 # attention has every other one.
 _MAX_PARTS = 2**12
-
-
-class Kind(ABC):
-    """What a setting may be."""
-
-    @abstractmethod
-    def fits(self, value: object) -> bool:
-        """Whether a value is of this kind."""
-
-
-@dataclass(frozen=True)
-class Integer(Kind):
-    """An integer in a range, both ends included; limits keep every weight array small."""
-
-    low: int
-    high: int
-
-    def fits(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int):
-            return False
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        return f"an integer in {self.low}..{self.high}"
-
-
-@dataclass(frozen=True)
-class Flag(Kind):
-    """True or false."""
-
-    def fits(self, value: object) -> bool:
-        return isinstance(value, bool)
-
-    def __str__(self) -> str:
-        return "true or false"
-
-
-@dataclass(frozen=True)
-class Sequence(Kind):
-    """A tuple, not too long, of one kind."""
-
-    item: Kind
-    at_most: int
-
-    def fits(self, value: object) -> bool:
-        return (
-            isinstance(value, tuple)
-            and len(value) <= self.at_most
-            and all(self.item.fits(entry) for entry in value)
-        )
-
-    def __str__(self) -> str:
-        return f"at most {self.at_most} of: {self.item}"
-
-
-@dataclass(frozen=True)
-class Optional(Kind):
-    """Something, or nothing."""
-
-    something: Kind
-
-    def fits(self, value: object) -> bool:
-        return value is None or self.something.fits(value)
-
-    def __str__(self) -> str:
-        return f"nothing or {self.something}"
-
-
-@dataclass(frozen=True)
-class Either(Kind):
-    """One of two kinds."""
-
-    first: Kind
-    second: Kind
-
-    def fits(self, value: object) -> bool:
-        return self.first.fits(value) or self.second.fits(value)
-
-    def __str__(self) -> str:
-        return f"{self.first}, or {self.second}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +34,7 @@ class Entry:
 
     module: str
     name: str
-    settings: Mapping[str, Kind]
+    settings: Mapping[str, Reader[Any]]
     max_degree: int | None = None
 
     def network_class(self) -> type[PolynomialNetwork]:
@@ -117,7 +47,7 @@ _WIDTH = Integer(1, 64)
 _ORDER = Integer(2, 256)
 _DEPTH = Integer(1, 16)
 _CHANNELS = Integer(1, 256)
-_POOLING = Sequence(Sequence(Sequence(Integer(0, 255), 256), 256), 16)
+_POOLING = ListOf(ListOf(ListOf(Integer(0, 255), 256), 256), 16)
 
 CATALOGUE: Mapping[str, Entry] = {
     "attention": Entry(
@@ -142,7 +72,7 @@ CATALOGUE: Mapping[str, Entry] = {
         {
             "order": _ORDER,
             "size": _WIDTH,
-            "bond": Either(_WIDTH, Sequence(_WIDTH, 255)),
+            "bond": Either(_WIDTH, ListOf(_WIDTH, 255)),
             "has_equal_cores": Flag(),
         },
     ),
@@ -158,7 +88,7 @@ CATALOGUE: Mapping[str, Entry] = {
             "num_tokens": _ORDER,
             "window": _ORDER,
             "num_templates": _WIDTH,
-            "channels": Sequence(_CHANNELS, 16),
+            "channels": ListOf(_CHANNELS, 16),
             "is_shared": Flag(),
             "pooling": Optional(_POOLING),
         },
@@ -191,8 +121,8 @@ CATALOGUE: Mapping[str, Entry] = {
         {
             "num_inputs": _ORDER,
             "width": _CHANNELS,
-            "degrees": Sequence(Integer(1, 16), 16),
-            "raised": Sequence(Integer(0, 255), 16),
+            "degrees": ListOf(Integer(1, 16), 16),
+            "raised": ListOf(Integer(0, 255), 16),
         },
         max_degree=_MAX_PARTS,
     ),
@@ -213,7 +143,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "sparse-polynomial": Entry(
         "rankscope.architectures.sparse_polynomial",
         "SparsePolynomial",
-        {"terms": Sequence(Sequence(Integer(0, 4096), 64), 4096)},
+        {"terms": ListOf(ListOf(Integer(0, 4096), 64), 4096)},
     ),
 }
 
@@ -232,27 +162,17 @@ def build(family: str, settings: Mapping[str, Any]) -> PolynomialNetwork:
     """
     if family not in CATALOGUE:
         known = ", ".join(CATALOGUE)
-        raise FamilyError(f"There is no family {ascii(family)[:60]}; there are {known}.")
+        raise FamilyError(f"There is no family {shown(family)}; there are {known}.")
     entry = CATALOGUE[family]
-    for name, value in settings.items():
-        if name not in entry.settings:
-            known = ", ".join(entry.settings)
-            raise FamilyError(f"{family} has the settings {known}, got {ascii(name)[:60]}.")
-        if not entry.settings[name].fits(value):
-            raise FamilyError(
-                f"{family}: {name} must be {entry.settings[name]}, got {ascii(value)[:60]}."
-            )
-    missing = [name for name in entry.settings if name not in settings]
-    if missing:
-        raise FamilyError(f"{family}: the settings {', '.join(missing)} are missing.")
-    network = entry.network_class()(**settings)
+    chosen = read_as(Object(entry.settings), dict(settings), who=family, error=FamilyError)
+    network = entry.network_class()(**chosen)
     if entry.max_degree is not None and network.input_degree > entry.max_degree:
         raise FamilyError(
             f"{family}: the output may have degree {entry.max_degree} at most, "
             f"got {network.input_degree}. Use fewer or smaller layers."
         )
-    if network.settings != dict(settings):
+    if network.settings != chosen:
         raise FamilyError(
-            f"{family}: wanted the settings in full, {network.settings}, got {settings}."
+            f"{family}: wanted the settings in full, {network.settings}, got {chosen}."
         )
     return network
