@@ -12,7 +12,17 @@ import rankscope
 ROOT = Path(rankscope.__file__).parent
 # A package may import from the rows above its own, and in its own row from those before it.
 ROWS = [
-    ("errors", "theorem", "files", "strict_json", "modes", "progress", "seeds", "workers"),
+    (
+        "errors",
+        "theorem",
+        "files",
+        "strict_json",
+        "resumable",
+        "modes",
+        "progress",
+        "seeds",
+        "workers",
+    ),
     ("diagrams", "separation", "decompositions"),
     ("bounds", "layers"),
     ("architectures", "constructions"),

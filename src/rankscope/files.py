@@ -1,6 +1,8 @@
 """Files: written whole or not at all, read with errors that name the path and the reason."""
 
+import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -10,13 +12,21 @@ from typing import BinaryIO
 
 from rankscope.errors import ModelFileError, OutputError, RankscopeError
 
+# What `write_atomically` writes, and what version 0.1 wrote into the folder of a measurement.
+_LEFTOVER = re.compile(r"\.rankscope-[0-9a-f-]+\.tmp|.+\.(json|npy|sealed)\.[0-9]+\.part")
 _GIT_LFS = b"version https://git-lfs.github.com/"
 
 
-def write_atomically(path: Path | str, data: bytes) -> None:
+def write_atomically(path: Path | str, data: bytes, *, is_synced: bool = True) -> None:
     """Write a file through a temporary one beside it; on any failure the old file stays.
 
     A link is followed, and an existing file keeps its permissions.
+
+    Args:
+        path: of the file.
+        data: its content.
+        is_synced: whether to wait until the data are on the disk. Without it, the file may be there
+            but damaged after the power failed, though not after the process was killed.
 
     Raises:
         OutputError: if the file cannot be written; the message names the path and the reason.
@@ -24,11 +34,29 @@ def write_atomically(path: Path | str, data: bytes) -> None:
     try:
         target = Path(os.path.realpath(path))
         permissions = _permissions(target, path)
-        _write(target, data, permissions)
+        _write(target, data, permissions, is_synced=is_synced)
     except OutputError:
         raise
     except (OSError, ValueError) as error:
         raise OutputError(f"Cannot write {str(path)!r}: {_words(error)}.") from error
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file is what a killed process left of one it was writing."""
+    return _LEFTOVER.fullmatch(path.name) is not None
+
+
+def remove_leftovers(folder: Path, *, of: str | None = None) -> None:
+    """Remove what killed processes left half-written.
+
+    Args:
+        folder: nobody else may be writing there.
+        of: only what was to become the file of this name, so that nobody else may write that one.
+    """
+    start = "" if of is None else _temporary_start(of)
+    for path in folder.iterdir():
+        if is_leftover(path) and path.name.startswith(start):
+            path.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
@@ -112,15 +140,21 @@ def _permissions(target: Path, path: Path | str) -> int | None:
     return stat.S_IMODE(mode)
 
 
-def _write(target: Path, data: bytes, permissions: int | None) -> None:
-    # A name of its own: that of the target may be as long as the file system allows.
-    temporary = target.with_name(f".rankscope-{secrets.token_hex(8)}.tmp")
+def _temporary_start(name: str) -> str:
+    """How the temporary names of a file begin; its own may be as long as the system allows."""
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return f".rankscope-{digest[:8]}-"
+
+
+def _write(target: Path, data: bytes, permissions: int | None, *, is_synced: bool) -> None:
+    temporary = target.with_name(f"{_temporary_start(target.name)}{secrets.token_hex(8)}.tmp")
     try:
         # Not `tempfile`: its files are private, but ours should follow the user's umask.
         with temporary.open("xb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
         if permissions is not None:
             temporary.chmod(permissions)
         temporary.replace(target)

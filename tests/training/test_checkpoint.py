@@ -55,5 +55,5 @@ def test_state_that_is_no_tensor_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match="Cannot create"):
+    with pytest.raises(OutputError, match="Cannot make the folder"):
         Checkpoint(tmp_path / "file", {})

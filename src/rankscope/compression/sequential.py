@@ -9,8 +9,8 @@ Reference:
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from torch.nn.functional import mse_loss
 
 from rankscope.compression.kept_outputs import keep_outputs
 from rankscope.compression.stages import output_of_stage, split_into_stages
-from rankscope.errors import CheckpointError, CompressionError, OutputError
-from rankscope.files import write_atomically
+from rankscope.errors import CompressionError
 from rankscope.modes import inference
 from rankscope.progress import Progress, Report, ignore
+from rankscope.resumable import ResumableFolder
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.clock import working_seconds
 from rankscope.training.history import History
@@ -74,37 +74,40 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
 
     Raises:
         CompressionError: if a stage cannot be one, or its outputs differ in shape.
-        CheckpointError: if the folder is of another run.
+        CheckpointError: if the folder is of another run, or in use.
         TrainingError: as `fit` raises it.
     """
     start = data.head(2).batches(2)[0].inputs
     found = split_into_stages(compressed, stages, start)
     _check_outputs(reference, compressed, stages, start)
-    if folder is not None:
-        _claim(folder, reference, stages)
     finished = []
-    for number, stage in enumerate(found, start=1):
-        began = working_seconds()
-        job = _Job(_difference(reference, stage.name), data, recipe)
-        is_first = number == 1
-        if keep is not None and (is_first or not stage.outside):
-            networks = (reference, compressed)
-            kept = keep_outputs(networks, stage, data, keep, seed=recipe.seed, is_first=is_first)
-            rest = _less(recipe, working_seconds() - began)
-            job = _Job(_kept_difference(stage.name, is_first=is_first), kept, rest)
-        keeping = working_seconds() - began
-        with inference(reference):
-            history = fit(
-                compressed,
-                job.loss,
-                job.data,
-                job.recipe,
-                parameters=[part for part in stage.parameters.values() if part.requires_grad],
-                folder=None if folder is None else folder / f"stage {number}",
-                progress=_named(progress or ignore, stage.name),
-                batch_norm_frozen=True,
-            )
-        finished.append(StageFit(stage.name, history, keeping))
+    with ExitStack() as stack:
+        if folder is not None:
+            stack.enter_context(_claimed(folder, reference, stages))
+        for number, stage in enumerate(found, start=1):
+            began = working_seconds()
+            job = _Job(_difference(reference, stage.name), data, recipe)
+            is_first = number == 1
+            if keep is not None and (is_first or not stage.outside):
+                networks = (reference, compressed)
+                kept = keep_outputs(
+                    networks, stage, data, keep, seed=recipe.seed, is_first=is_first
+                )
+                rest = _less(recipe, working_seconds() - began)
+                job = _Job(_kept_difference(stage.name, is_first=is_first), kept, rest)
+            keeping = working_seconds() - began
+            with inference(reference):
+                history = fit(
+                    compressed,
+                    job.loss,
+                    job.data,
+                    job.recipe,
+                    parameters=[part for part in stage.parameters.values() if part.requires_grad],
+                    folder=None if folder is None else folder / f"stage {number}",
+                    progress=_named(progress or ignore, stage.name),
+                    batch_norm_frozen=True,
+                )
+            finished.append(StageFit(stage.name, history, keeping))
     return tuple(finished)
 
 
@@ -172,30 +175,14 @@ def _check_outputs(
             )
 
 
-def _claim(folder: Path, reference: nn.Module, stages: Sequence[str]) -> None:
-    """Say what a folder is for; one that is for something else is refused."""
+def _claimed(folder: Path, reference: nn.Module, stages: Sequence[str]) -> ResumableFolder:
+    """The folder, which is for this reference and these stages; of another run it is refused."""
     digest = hashlib.sha256()
     for name, value in reference.state_dict().items():
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    wanted = {"reference": digest.hexdigest(), "stages": list(stages)}
-    manifest = folder / _MANIFEST
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        found = json.loads(manifest.read_bytes()) if manifest.is_file() else None
-    except ValueError as error:
-        raise CheckpointError(
-            f"{str(manifest)!r} cannot be read: {error}. Delete the folder to start afresh."
-        ) from error
-    except OSError as error:
-        raise OutputError(f"Cannot create {str(folder)!r}: {error.strerror}.") from error
-    if found is None:
-        write_atomically(manifest, json.dumps(wanted, indent=1).encode())
-    elif found != wanted:
-        raise CheckpointError(
-            f"The folder {str(folder)!r} belongs to another run: it says {found}, not {wanted}. "
-            "Name another folder, or ask for the same run."
-        )
+    identity = {"reference": digest.hexdigest(), "stages": list(stages)}
+    return ResumableFolder(folder, identity, what="repair", manifest=_MANIFEST, is_shared=True)
 
 
 def _named(progress: Report, stage: str) -> Report:

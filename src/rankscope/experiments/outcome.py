@@ -12,6 +12,7 @@ from rankscope.experiments.experiment import Experiment, Row
 from rankscope.experiments.results import Finished, Manifest, read_finished, read_manifest
 from rankscope.experiments.table import Table, table_of
 from rankscope.files import write_atomically
+from rankscope.resumable import ResumableFolder
 
 TABLE, RESULTS, FIGURE = "table.md", "results.json", "figure.svg"
 
@@ -106,6 +107,12 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
     Raises:
         MissingExtraError: if a figure cannot be drawn without matplotlib.
     """
+    # Alone: what a killed process left of these files is removed by the next one.
+    with ResumableFolder(folder, {}, what="experiment", waits=True):
+        _write_outcome(outcome, folder)
+
+
+def _write_outcome(outcome: Outcome, folder: Path) -> None:
     text = outcome.table.to_markdown()
     if outcome.summary is not None:
         text += f"\n{outcome.summary.to_markdown()}"

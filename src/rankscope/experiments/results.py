@@ -4,13 +4,26 @@ import json
 import math
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from rankscope.errors import ExperimentError, OutputError
+from rankscope.errors import CheckpointError, ExperimentError
 from rankscope.experiments.environment import Environment, environment
 from rankscope.experiments.experiment import KEPT, Row, Run
-from rankscope.files import write_atomically
+from rankscope.files import make_folder, remove_leftovers, write_atomically
+from rankscope.resumable import ResumableFolder
+from rankscope.strict_json import (
+    Flag,
+    Integer,
+    Number,
+    Optional,
+    Record,
+    Text,
+    read_as,
+    read_document,
+)
 
 MANIFEST = "experiment.json"
 _ENTRIES, _WORK = "entries", "work"
@@ -31,6 +44,12 @@ class Manifest:
     seconds: float
     quick: bool = False
     seeds: int | None = None
+
+
+_MANIFEST = Record(
+    Manifest,
+    {"experiment": Text(), "seconds": Number(), "quick": Flag(), "seeds": Optional(Integer(1))},
+)
 
 
 @dataclass(frozen=True)
@@ -73,17 +92,25 @@ class ResultsFolder:
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
-        try:
-            (path / _ENTRIES).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"Cannot create {str(path)!r}: {error.strerror}.") from error
-        if (path / MANIFEST).is_file():
-            found = read_manifest(path)
-            _require_same(path, found, manifest)
-            manifest = replace(manifest, seeds=_most(found.seeds, manifest.seeds))
-            if manifest == found:
-                return
-        write_atomically(path / MANIFEST, _json(asdict(manifest)))
+        # Only while it is written down: processes may share the folder if their runs differ.
+        with ResumableFolder(
+            path,
+            asdict(manifest),
+            what="experiment",
+            manifest=MANIFEST,
+            is_shared=True,
+            waits=True,
+            agree=self._agree,
+            error=ExperimentError,
+        ):
+            make_folder(path / _ENTRIES)
+
+    def _agree(self, found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+        """The same but for the number of seeds, which may grow."""
+        old, new = _as_manifest(self.path, found), _as_manifest(self.path, wanted)
+        _require_same(self.path, old, new)
+        agreed = asdict(replace(new, seeds=_most(old.seeds, new.seeds)))
+        return found if agreed == asdict(old) else agreed
 
     def work(self, run: Run) -> Path:
         """Where a run keeps what it has not finished."""
@@ -96,6 +123,21 @@ class ResultsFolder:
             ExperimentError: if its file is damaged.
         """
         return read_finished(self.path, run.name) is not None
+
+    def computing(self, run: Run) -> ResumableFolder:
+        """The folder in which a run is computed, for this process alone.
+
+        Raises:
+            CheckpointError: if another process computes the same run.
+        """
+        return ResumableFolder(self.work(run), {}, what="run")
+
+    def clear(self, run: Run) -> None:
+        """Remove what a process left that was killed after it had written its row."""
+        if self.work(run).is_dir():
+            # A process that is still at work there clears up itself.
+            with suppress(CheckpointError), self.computing(run) as work:
+                shutil.rmtree(work.path)
 
     def finish(self, run: Run, row: Row, seconds: float) -> None:
         """Write the row of a run with what it was computed with, and clear up after it.
@@ -118,9 +160,11 @@ class ResultsFolder:
         work, kept = self.work(run), self.path / KEPT / run.name
         if (work / KEPT).is_dir():
             shutil.rmtree(kept, ignore_errors=True)
-            kept.parent.mkdir(exist_ok=True)
+            make_folder(kept.parent)
             (work / KEPT).rename(kept)
-        write_atomically(self.path / _ENTRIES / f"{run.name}.json", _json(document))
+        entry = self.path / _ENTRIES / f"{run.name}.json"
+        remove_leftovers(entry.parent, of=entry.name)
+        write_atomically(entry, _json(document))
         shutil.rmtree(work)
 
 
@@ -133,17 +177,11 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not path.is_file():
         raise ExperimentError(f"{str(folder)!r} is no folder of an experiment: no {MANIFEST}.")
-    fields = _read(path)
-    try:
-        seeds = fields.get("seeds")
-        return Manifest(
-            str(fields["experiment"]),
-            float(str(fields["seconds"])),
-            quick=bool(fields.get("quick", False)),
-            seeds=None if seeds is None else int(str(seeds)),
-        )
-    except (KeyError, ValueError) as error:
-        raise ExperimentError(f"{path} is damaged: {error!r}.") from error
+    return _as_manifest(folder, read_document(path, error=ExperimentError))
+
+
+def _as_manifest(folder: Path, document: object) -> Manifest:
+    return read_as(_MANIFEST, document, who=str(folder / MANIFEST), error=ExperimentError)
 
 
 def read_finished(folder: Path, run: str) -> Finished | None:
@@ -155,7 +193,7 @@ def read_finished(folder: Path, run: str) -> Finished | None:
     path = folder / _ENTRIES / f"{run}.json"
     if not path.is_file():
         return None
-    document = _read(path)
+    document = read_document(path, error=ExperimentError)
     row, seed = document.get("row"), document.get("seed")
     if not isinstance(row, dict) or not all(_is_value(value) for value in row.values()):
         raise ExperimentError(f"{path} is damaged: it holds no row. Delete it to compute it again.")
@@ -203,16 +241,6 @@ def _described(manifest: Manifest) -> str:
 
 def _most(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else max(one, other)
-
-
-def _read(path: Path) -> dict[str, object]:
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise ExperimentError(f"{path} cannot be read: {error}.") from error
-    if not isinstance(document, dict):
-        raise ExperimentError(f"{path} is damaged: wanted an object, got {str(document)[:60]}.")
-    return document
 
 
 def _json(document: Mapping[str, object]) -> bytes:

@@ -1,5 +1,6 @@
 """Run the entries of an experiment, each once, here or on many machines."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Experiment, Row, Run, Workplace
 from rankscope.experiments.outcome import Outcome, read_outcome, write_outcome
-from rankscope.experiments.results import Manifest, ResultsFolder
+from rankscope.experiments.results import Manifest, ResultsFolder, read_finished
 from rankscope.progress import Progress, Report, ignore
 from rankscope.training.clock import working_seconds
 from rankscope.workers import Workers
@@ -78,6 +79,9 @@ def run_experiment(
     seeds = max((run.seed + 1 for run in runs if run.seed is not None), default=None)
     manifest = Manifest(experiment.name, seconds, quick=options.quick, seeds=seeds)
     results = ResultsFolder(folder, manifest)
+    for run in chosen:
+        if results.is_finished(run):
+            results.clear(run)
     tasks = [
         _Task(run, results, options.data, seconds, f"{run.name} ({number} of {len(chosen)})")
         for number, run in enumerate(chosen, start=1)
@@ -112,12 +116,15 @@ class _Task:
 
 def _computed(task: _Task, report: Report = ignore) -> Row:
     """Compute a row and write it, so that it is there even if nobody waits for it any more."""
-    work = task.results.work(task.run)
-    work.mkdir(parents=True, exist_ok=True)
-    began = working_seconds()
-    place = Workplace(work, task.data, task.seconds, _titled(report, task.title))
-    row = task.run.entry.run(place)
-    task.results.finish(task.run, row, working_seconds() - began)
+    with task.results.computing(task.run) as work:
+        earlier = read_finished(task.results.path, task.run.name)
+        if earlier is not None:  # another process was faster
+            shutil.rmtree(work.path)
+            return earlier.row
+        began = working_seconds()
+        place = Workplace(work.path, task.data, task.seconds, _titled(report, task.title))
+        row = task.run.entry.run(place)
+        task.results.finish(task.run, row, working_seconds() - began)
     return row
 
 

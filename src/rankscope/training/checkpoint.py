@@ -15,8 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from rankscope.errors import CheckpointError, OutputError
+from rankscope.errors import CheckpointError
 from rankscope.files import write_atomically
+from rankscope.resumable import ResumableFolder, require_same
 from rankscope.training.history import Record, from_plain, to_plain, write_metrics
 
 FILE = "checkpoint.safetensors"
@@ -54,19 +55,27 @@ class Checkpoint:
 
     Args:
         folder: created if it is not there.
-        identity: says what is trained and how; a folder goes on with the same only.
+        identity: says what is trained and how; a folder goes on with the same only. It stands in
+            the same file as the weights.
+        is_writer: whether this process writes; of several that train together, only one does.
 
     Raises:
+        CheckpointError: if another run uses the folder.
         OutputError: if the folder cannot be created.
     """
 
-    def __init__(self, folder: Path, identity: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, identity: Mapping[str, str], *, is_writer: bool = True
+    ) -> None:
         self._folder = folder
         self._identity = dict(identity)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"Cannot create {str(folder)!r}: {error.strerror}.") from error
+        self._is_writer = is_writer
+        self._claim = ResumableFolder(folder, identity, what="training") if is_writer else None
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        if self._claim is not None:
+            self._claim.close()
 
     def write(
         self,
@@ -121,8 +130,9 @@ class Checkpoint:
             with safe_open(path, framework="pt") as file:
                 state = json.loads((file.metadata() or {})["run"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            self._require_same(state)
-            position = _position(state["position"])
+            fields = state.pop("position")
+            require_same(self._folder, state, self._identity, what="run")
+            position = _position(fields)
             model.load_state_dict(_below(tensors, _MODEL))
             _restore_optimizer(optimizer, names, tensors)
         except CheckpointError:
@@ -131,6 +141,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"{str(path)!r} cannot be read: {error!r}. Delete it to start afresh."
             ) from error
+        if self._is_writer:  # it may have been killed between the two files
+            write_metrics(self._folder / METRICS, position.records)
         return position
 
     def best(self) -> dict[str, Tensor] | None:
@@ -142,14 +154,6 @@ class Checkpoint:
             names = [name for name in file.keys() if name.startswith(_BEST)]  # noqa: SIM118
             tensors = {name: file.get_tensor(name) for name in names}
         return _below(tensors, _BEST) or None
-
-    def _require_same(self, state: Mapping[str, object]) -> None:
-        for key, wanted in self._identity.items():
-            if state.get(key) != wanted:
-                raise CheckpointError(
-                    f"The folder {str(self._folder)!r} belongs to another run: its {key} is "
-                    f"{state.get(key)}, not {wanted}. Name another folder, or ask for the same run."
-                )
 
 
 def model_state(model: nn.Module) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ a run that was interrupted goes on from its folder to the same bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -79,16 +80,20 @@ def fit(  # noqa: PLR0913 - the parts of a run, all by name
     Raises:
         TrainingError: if there is nothing to train, the loss is no longer finite, or the recipe
             does not fit the device or the processes.
-        CheckpointError: if the folder is of another run, or damaged.
+        CheckpointError: if the folder is of another run, in use, or damaged.
     """
     names = trained_parameters(model, parameters)
     with (
         training_mode(model, names, batch_norm_frozen=batch_norm_frozen),
         torch.random.fork_rng(devices=[]),
+        ExitStack() as stack,
     ):
         run = _Run(model, loss, data, recipe, names, processes)
         if folder is not None:
-            run.go_on_from(Checkpoint(folder, _identity(run, batch_norm_frozen=batch_norm_frozen)))
+            identity = _identity(run, batch_norm_frozen=batch_norm_frozen)
+            checkpoint = Checkpoint(folder, identity, is_writer=processes.rank == 0)
+            stack.callback(checkpoint.close)
+            run.go_on_from(checkpoint)
         while not run.is_over:
             run.run_epoch(progress or ignore)
             run.record({} if evaluate is None else run.scores(evaluate))

@@ -24,11 +24,13 @@ def test_tiles_and_runs_come_back_from_the_same_folder(tmp_path: Path) -> None:
     assert not first.tiles(101).has(TILE)
     assert first.finished(101) is None
     first.tiles(101).put(TILE, PARTS)
+    first.close()
     second = Checkpoint(tmp_path / "new" / "folder", IDENTITY, refuse)
     assert second.tiles(101).has(TILE)
     assert not second.tiles(103).has(TILE)
     assert second.tiles(101).get(TILE).tolist() == PARTS.tolist()
     second.finish(RUN)
+    second.close()
     third = Checkpoint(tmp_path / "new" / "folder", IDENTITY, refuse)
     assert third.finished(101) == RUN
     assert not third.tiles(101).has(TILE)  # a finished run needs them no more
@@ -61,7 +63,7 @@ def test_a_tile_that_vanishes_while_in_use_is_an_error(tmp_path: Path) -> None:
 
 
 def test_another_measurement_is_refused_with_what_differs(tmp_path: Path) -> None:
-    Checkpoint(tmp_path, IDENTITY, refuse)
+    Checkpoint(tmp_path, IDENTITY, refuse).close()
     with pytest.raises(CheckpointError, match=r"its seed is 0, not 1. Name another folder"):
         Checkpoint(tmp_path, {**IDENTITY, "seed": 1}, refuse)
     with pytest.raises(CheckpointError, match="its width is None, not 4"):
@@ -75,7 +77,8 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", "cannot be read"), ("[1]", "it is of another kind")]
+    ("text", "message"),
+    [("{", "is not usable JSON"), ("[1]", "holds a list of 1; wanted a JSON")],
 )
 def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(text, encoding="utf-8")
@@ -91,13 +94,13 @@ def test_the_manifest_says_what_is_measured(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match=r"Cannot create .*file/inside'"):
+    with pytest.raises(OutputError, match=r"Cannot make the folder .*file/inside'"):
         Checkpoint(tmp_path / "file" / "inside", IDENTITY, refuse)
 
 
 def test_a_tile_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     tiles = Checkpoint(tmp_path, IDENTITY, refuse).tiles(101)
     (tmp_path / "prime 101" / f"{TILE.name}.npy").mkdir()
-    with pytest.raises(OutputError, match=r"Cannot write .*Is a directory"):
+    with pytest.raises(OutputError, match=r"Cannot write .*: it is a folder"):
         tiles.put(TILE, PARTS)
     assert len(list((tmp_path / "prime 101").iterdir())) == 1

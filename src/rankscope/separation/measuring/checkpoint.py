@@ -1,14 +1,12 @@
 """A folder that holds what an interrupted measurement has computed, so that it can go on.
 
-Files are written beside and renamed, so that a file under its own name is whole; each ends with
-the SHA-256 of what comes before, so that a damaged one is noticed and computed again. Nothing is
-ever unpickled.
+Each file ends with the SHA-256 of what comes before, so that a damaged one is noticed and computed
+again. Nothing is ever unpickled.
 """
 
 import hashlib
 import io
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -16,7 +14,9 @@ from pathlib import Path
 
 import numpy
 
-from rankscope.errors import CheckpointError, OutputError
+from rankscope.errors import CheckpointError
+from rankscope.files import make_folder, remove_leftovers, write_atomically
+from rankscope.resumable import ResumableFolder
 from rankscope.separation.measuring.measured import Minor, Run
 from rankscope.separation.measuring.tiles import Parts, Tile, TileStore
 
@@ -33,7 +33,7 @@ class Checkpoint:
         on_damage: told the name of each file that has to be computed again.
 
     Raises:
-        CheckpointError: if the folder belongs to something else.
+        CheckpointError: if the folder belongs to something else, or is in use.
         OutputError: if it cannot be written.
     """
 
@@ -42,44 +42,41 @@ class Checkpoint:
     ) -> None:
         self.folder = folder
         self._on_damage = on_damage
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"Cannot create {str(folder)!r}: {error.strerror}.") from error
-        plain = json.loads(json.dumps(identity))
-        manifest = folder / _MANIFEST
-        if manifest.is_file():
-            _require_same(manifest, plain)
-        elif any(folder.iterdir()):
-            raise CheckpointError(
-                f"The folder {str(folder)!r} is not empty and has no {_MANIFEST}, so it is no "
-                f"checkpoint. Name an empty or a new folder."
-            )
-        else:
-            _write(manifest, json.dumps(plain, indent=1).encode())
+        self._claim = ResumableFolder(folder, identity, what="measurement", manifest=_MANIFEST)
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        self._claim.close()
 
     def tiles(self, prime: int) -> "TilesInFolder":
         """Where the tiles of the run modulo a prime are kept."""
         folder = self.folder / f"prime {prime}"
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
+        remove_leftovers(folder)
         return TilesInFolder(folder, self._on_damage)
 
     def finish(self, run: Run) -> None:
         """Record a run, and drop its tiles: nothing needs them any more."""
         _write_sealed(self._run_path(run.prime), json.dumps(asdict(run)).encode())
-        shutil.rmtree(self.folder / f"prime {run.prime}")
+        self._drop_tiles(run.prime)
 
     def finished(self, prime: int) -> Run | None:
         """The run modulo a prime, if it was recorded."""
         data = _read_sealed(self._run_path(prime), self._on_damage)
         if data is None:
             return None
+        self._drop_tiles(prime)  # if the process was killed before it had dropped them all
         plain = json.loads(data)
         minors = [
             Minor(item["grade"], tuple(item["rows"]), tuple(item["columns"]), item["upper"])
             for item in plain["minors"]
         ]
         return Run(plain["prime"], plain["seed"], tuple(minors), tuple(plain["samples"]))
+
+    def _drop_tiles(self, prime: int) -> None:
+        folder = self.folder / f"prime {prime}"
+        if folder.is_dir():
+            shutil.rmtree(folder)
 
     def _run_path(self, prime: int) -> Path:
         return self.folder / f"run {prime}.json.sealed"
@@ -115,30 +112,9 @@ class TilesInFolder(TileStore):
         return self._folder / f"{tile.name}.npy"
 
 
-def _require_same(manifest: Path, identity: dict[str, object]) -> None:
-    try:
-        found = json.loads(manifest.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{str(manifest)!r} cannot be read: {error}. Delete the folder to start afresh."
-        ) from error
-    if found == identity:
-        return
-    keys = sorted({*identity, *found}) if isinstance(found, dict) else []
-    differing = next((key for key in keys if found.get(key) != identity.get(key)), None)
-    detail = (
-        "it is of another kind"
-        if differing is None
-        else f"its {differing} is {found.get(differing)}, not {identity.get(differing)}"
-    )
-    raise CheckpointError(
-        f"The checkpoint {str(manifest.parent)!r} belongs to another measurement: {detail}. "
-        f"Name another folder, or ask for the same measurement."
-    )
-
-
 def _write_sealed(path: Path, data: bytes) -> None:
-    _write(path, data + hashlib.sha256(data).digest())
+    # Not waiting for the disk: the digest tells if the power failed before the data were there.
+    write_atomically(path, data + hashlib.sha256(data).digest(), is_synced=False)
 
 
 def _read_sealed(path: Path, on_damage: Callable[[str], None]) -> bytes | None:
@@ -152,13 +128,3 @@ def _read_sealed(path: Path, on_damage: Callable[[str], None]) -> bytes | None:
     on_damage(path.name)
     path.unlink()
     return None
-
-
-def _write(path: Path, data: bytes) -> None:
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(data)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise OutputError(f"Cannot write {str(path)!r}: {error.strerror}.") from error

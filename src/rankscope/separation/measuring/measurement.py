@@ -7,6 +7,7 @@ accident, which is improbable by Schwartz and Zippel and more so with every furt
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from rankscope.errors import MeasurementError
@@ -68,27 +69,30 @@ def measure(subject: Subject, options: MeasureOptions) -> MeasuredRank:
     start = time.perf_counter()
     primes = options.primes_for(subject.degree)
     is_graded = _is_graded(subject, subject.split(primes[0]), options)
-    checkpoint = _checkpoint(subject, options, is_graded=is_graded)
     # Asked once: later, our own matrices take part of what is available.
     limit = options.memory_limit or default_memory_limit()
-    session = _Session(subject, options, checkpoint, is_graded, limit)
-    runs: list[Run] = []
-    for prime in primes:
-        run = None if checkpoint is None else checkpoint.finished(prime)
-        if run is None:
-            run = session.run(prime, runs[-1] if runs else None)
-            if checkpoint is not None:
-                checkpoint.finish(run)
-        runs.append(run)
-        measured = MeasuredRank(
-            tuple(runs),
-            subject.upper,
-            subject.degree,
-            time.perf_counter() - start,
-            subject.has_given_weights,
-        )
-        if options.primes is None and measured.failure_probability <= options.max_failure:
-            break
+    with ExitStack() as stack:
+        checkpoint = _checkpoint(subject, options, is_graded=is_graded)
+        if checkpoint is not None:
+            stack.callback(checkpoint.close)
+        session = _Session(subject, options, checkpoint, is_graded, limit)
+        runs: list[Run] = []
+        for prime in primes:
+            run = None if checkpoint is None else checkpoint.finished(prime)
+            if run is None:
+                run = session.run(prime, runs[-1] if runs else None)
+                if checkpoint is not None:
+                    checkpoint.finish(run)
+            runs.append(run)
+            measured = MeasuredRank(
+                tuple(runs),
+                subject.upper,
+                subject.degree,
+                time.perf_counter() - start,
+                subject.has_given_weights,
+            )
+            if options.primes is None and measured.failure_probability <= options.max_failure:
+                break
     return measured
 
 
