@@ -227,7 +227,12 @@ class Reader(ABC, Generic[T]):
 
     def refusal(self, got: object) -> DocumentError:
         """The error for data that are not what is wanted."""
-        return DocumentError(f"wanted {self}, got {shown(got)}")
+        return refusal(self, got)
+
+
+def refusal(wanted: object, got: object) -> DocumentError:
+    """The error for data that are not what is wanted."""
+    return DocumentError(f"wanted {wanted}, got {shown(got)}")
 
 
 def read_as(reader: Reader[T], data: object, *, who: str, error: type[RankscopeError]) -> T:
@@ -442,6 +447,23 @@ class Pair(Reader[tuple[Any, Any]]):
 
 
 @dataclass(frozen=True)
+class Converted(Reader[T]):
+    """What a function makes of what a reader reads; the function may refuse it with DocumentError.
+
+    It is not written back.
+    """
+
+    parts: Reader[Any]
+    make: Callable[[Any], T]
+
+    def read(self, data: Any) -> T:
+        return self.make(self.parts.read(data))
+
+    def __str__(self) -> str:
+        return str(self.parts)
+
+
+@dataclass(frozen=True)
 class Anything(Reader[Any]):
     """Plain data of any kind, to be read later."""
 
@@ -485,9 +507,7 @@ class Object(Reader[dict[str, Any]]):
             raise self.refusal(data)
         for key in data:
             if key not in self.parts:
-                raise DocumentError(
-                    f"wanted only the keys {', '.join(self.parts)}, got {shown(key)}"
-                )
+                raise refusal(f"only the keys {', '.join(self.parts)}", key)
         missing = [key for key in self.parts if key not in data and key not in self.optional]
         if missing:
             raise DocumentError(

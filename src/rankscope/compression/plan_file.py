@@ -13,13 +13,13 @@ from rankscope.compression.plan import PLAN_VERSION, Budget, Costs, Plan, Row, U
 from rankscope.errors import CompressionError, ModelFileError
 from rankscope.strict_json import (
     Choice,
+    Converted,
     Exactly,
     Integer,
     ListOf,
     Number,
     Object,
     Optional,
-    Reader,
     Record,
     Text,
     Values,
@@ -89,7 +89,9 @@ def read_plan(path: Path) -> SavedPlan:
         raise ModelFileError(
             f"{path} is no plan: version {PLAN_VERSION} is read here, it has {shown(version)}."
         )
-    saved = read_as(_SavedPlan(), document, who=f"{path} is no plan", error=ModelFileError)
+    saved = read_as(
+        Converted(_DOCUMENT, _saved_plan), document, who=f"{path} is no plan", error=ModelFileError
+    )
     written = json.loads(saved.to_json())
     differing = [key for key in document if document[key] != written.get(key)]
     if differing:
@@ -139,22 +141,17 @@ _DOCUMENT = Object(
 )
 
 
-class _SavedPlan(Reader[SavedPlan]):
-    def read(self, data: Any) -> SavedPlan:
-        fields = _DOCUMENT.read(data)
-        second = None
-        for unit, keep in fields.get("also", {}).items():
-            second = Budget(keep, inside("also", _UNIT.read, unit))
-        plan = Plan(
-            rows=fields["layers"],
-            budget=Budget(fields["keep"], fields["by"], second),
-            dense=Costs(**fields["dense"]),
-            kept=Costs(**fields["kept"]),
-            scoring=fields["scoring"],
-            notes=fields["notes"],
-        )
-        seal = WeightsSeal(fields["weights"]["bytes"], fields["weights"]["sha256"])
-        return SavedPlan(plan, seal, fields["built_in"])
-
-    def __str__(self) -> str:
-        return "a plan"
+def _saved_plan(fields: dict[str, Any]) -> SavedPlan:
+    second = None
+    for unit, keep in fields.get("also", {}).items():
+        second = Budget(keep, inside("also", _UNIT.read, unit))
+    plan = Plan(
+        rows=fields["layers"],
+        budget=Budget(fields["keep"], fields["by"], second),
+        dense=Costs(**fields["dense"]),
+        kept=Costs(**fields["kept"]),
+        scoring=fields["scoring"],
+        notes=fields["notes"],
+    )
+    seal = WeightsSeal(fields["weights"]["bytes"], fields["weights"]["sha256"])
+    return SavedPlan(plan, seal, fields["built_in"])

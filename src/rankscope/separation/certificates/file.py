@@ -4,7 +4,6 @@ import base64
 import binascii
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from rankscope.separation.certificates.certificate import (
 from rankscope.separation.partition import Partition
 from rankscope.strict_json import (
     Anything,
+    Converted,
     Exactly,
     Integer,
     ListOf,
@@ -38,6 +38,7 @@ from rankscope.strict_json import (
     parse_document,
     read_as,
     read_document,
+    refusal,
 )
 
 MAX_BYTES = 2**25
@@ -99,191 +100,141 @@ def parse_certificate(data: bytes) -> Certificate:
 
 def _read(document: object) -> Certificate:
     try:
-        return read_as(_Document(), document, who="Certificate", error=CertificateError)
+        return read_as(_CERTIFICATE, document, who="Certificate", error=CertificateError)
     except (PartitionError, PrimeError) as error:
         raise CertificateError(f"Certificate: {error}") from error
 
 
-class _Document(Reader[Certificate]):
-    def read(self, data: Any) -> Certificate:
-        fields = _CERTIFICATE.read(data)
-        left, right = fields["partition"]["left"], fields["partition"]["right"]
-        certificate = Certificate(
-            family=fields["network"]["family"],
-            settings=fields["network"]["settings"],
-            partition=Partition(left, right),
-            weights=fields["weights"],
-            points_seed=fields["points"]["seed"],
-            prime=fields["prime"],
-            lower=fields["lower"],
-            minors=fields["minors"],
-        )
-        inside("statement", Exactly(certificate.statement).read, fields["statement"])
-        return certificate
-
-    def __str__(self) -> str:
-        return "a certificate"
+def _certificate(fields: dict[str, Any]) -> Certificate:
+    certificate = Certificate(
+        family=fields["network"]["family"],
+        settings=fields["network"]["settings"],
+        partition=Partition(fields["partition"]["left"], fields["partition"]["right"]),
+        weights=fields["weights"],
+        points_seed=fields["points"]["seed"],
+        prime=fields["prime"],
+        lower=fields["lower"],
+        minors=fields["minors"],
+    )
+    inside("statement", Exactly(certificate.statement).read, fields["statement"])
+    return certificate
 
 
-@dataclass(frozen=True)
-class _Setting(Reader[Any]):
+def _setting(data: Any, nesting: int = 3) -> Any:
     """An integer, true, false, null, or lists of them; lists become tuples."""
-
-    nesting: int = 3
-
-    def read(self, data: Any) -> Any:
-        if data is None or isinstance(data, bool):
-            return data
-        if self.nesting and isinstance(data, list):
-            return ListOf(_Setting(self.nesting - 1), _MAX_POSITIONS).read(data)
-        return Integer(0, _MAX_SETTING).read(data)
-
-    def __str__(self) -> str:
-        return "a setting"
+    if data is None or isinstance(data, bool):
+        return data
+    if nesting and isinstance(data, list):
+        inner = Converted(Anything(), lambda item: _setting(item, nesting - 1))
+        return ListOf(inner, _MAX_POSITIONS).read(data)
+    return Integer(0, _MAX_SETTING).read(data)
 
 
-@dataclass(frozen=True)
-class _Ascending(Reader[tuple[int, ...]]):
-    """A list of integers in 0..high, ascending."""
-
-    at_most: int
-    high: int
-
-    def read(self, data: Any) -> tuple[int, ...]:
-        numbers = ListOf(Integer(0, self.high), self.at_most).read(data)
+def _ascending(at_most: int, high: int) -> Reader[tuple[int, ...]]:
+    def check(numbers: tuple[int, ...]) -> tuple[int, ...]:
         if list(numbers) != sorted(set(numbers)):
-            raise DocumentError(f"wanted numbers in ascending order, got {ascii(numbers[:8])[:60]}")
+            raise DocumentError(f"wanted numbers in ascending order, got {ascii(numbers)[:60]}")
         return numbers
 
-    def __str__(self) -> str:
-        return f"at most {self.at_most} integers in ascending order"
+    return Converted(ListOf(Integer(0, high), at_most), check)
 
 
-class _Weights(Reader[DrawnWeights | GivenWeights]):
-    def read(self, data: Any) -> DrawnWeights | GivenWeights:
-        if isinstance(data, dict) and "values" in data:
-            values = Object({"values": Values(_Array(), _MAX_ARRAYS)}).read(data)["values"]
-            return GivenWeights(values)
-        return DrawnWeights(_SEED.read(data)["seed"])
-
-    def __str__(self) -> str:
-        return "a seed or values"
+def _weights(data: Any) -> DrawnWeights | GivenWeights:
+    if isinstance(data, dict) and "values" in data:
+        return GivenWeights(_VALUES.read(data)["values"])
+    return DrawnWeights(_SEED.read(data)["seed"])
 
 
-class _Array(Reader[GivenArray]):
-    def read(self, data: Any) -> GivenArray:
-        sizes, numbers = ListOf(Integer(0, _MAX_WEIGHTS), 8), ListOf(_Float(), _MAX_WEIGHTS)
-        parts = Object({"shape": sizes, "float64": numbers}).read(data)
-        shape, values = parts["shape"], parts["float64"]
-        if math.prod(shape) != len(values):
-            raise DocumentError(
-                f"wanted a list of {math.prod(shape)} numbers as float64, got {len(values)}"
-            )
-        return GivenArray(shape, values)
-
-    def __str__(self) -> str:
-        return "an array"
+def _array(parts: dict[str, Any]) -> GivenArray:
+    shape, values = parts["shape"], parts["float64"]
+    if math.prod(shape) != len(values):
+        raise refusal(f"{math.prod(shape)} numbers as float64", values)
+    return GivenArray(shape, values)
 
 
-class _Float(Reader[float]):
+def _float(text: str) -> float:
     """A finite number in the form that `float.hex` writes, and in no other."""
-
-    def read(self, data: Any) -> float:
-        text = Text().read(data)
-        try:
-            value = float.fromhex(text)
-        except (ValueError, OverflowError) as error:
-            raise self.refusal(text) from error
-        if not math.isfinite(value) or value.hex() != text:
-            raise self.refusal(text)
-        return value
-
-    def __str__(self) -> str:
-        return "a finite hexadecimal float64 as float.hex writes it"
+    try:
+        value = float.fromhex(text)
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value) or value.hex() != text:
+        raise refusal("a finite hexadecimal float64 as float.hex writes it", text)
+    return value
 
 
-class _Minor(Reader[CertifiedMinor]):
-    def read(self, data: Any) -> CertifiedMinor:
-        parts = _MINOR.read(data)
-        answers, at_most = parts["answers"], MAX_DETERMINANT
-        if answers is not None:
-            # A short file must not ask for a long list of numbers.
-            at_most = min(MAX_SIZE, max(map(len, answers), default=0) // 4)
-        rows, columns = (
-            inside(side, _Ranges(at_most).read, parts[side]) for side in ("rows", "columns")
-        )
-        return CertifiedMinor(parts["grade"], rows, columns, answers)
-
-    def __str__(self) -> str:
-        return "a minor"
+def _minor(parts: dict[str, Any]) -> CertifiedMinor:
+    answers, at_most = parts["answers"], MAX_DETERMINANT
+    if answers is not None:
+        # A short file must not ask for a long list of numbers.
+        at_most = min(MAX_SIZE, max(map(len, answers), default=0) // 4)
+    ranges = Converted(
+        ListOf(_ascending(2, MAX_POINT + 1), at_most), lambda pairs: _numbers(pairs, at_most)
+    )
+    rows, columns = (inside(side, ranges.read, parts[side]) for side in ("rows", "columns"))
+    return CertifiedMinor(parts["grade"], rows, columns, answers)
 
 
-@dataclass(frozen=True)
-class _Ranges(Reader[tuple[int, ...]]):
-    """Numbers as a list of [start, stop], ascending and with gaps between them."""
+def _numbers(pairs: tuple[tuple[int, ...], ...], at_most: int) -> tuple[int, ...]:
+    """The numbers in ranges [start, stop], which ascend with gaps between them."""
+    numbers: list[int] = []
 
-    at_most: int
-
-    def read(self, data: Any) -> tuple[int, ...]:
-        numbers: list[int] = []
-        for at, ends in enumerate(ListOf(_Ascending(2, MAX_POINT + 1), self.at_most).read(data)):
-            inside(at, self._add, (ends, numbers))
-        return tuple(numbers)
-
-    def _add(self, ends_and_numbers: tuple[tuple[int, ...], list[int]]) -> None:
-        ends, numbers = ends_and_numbers
+    def add(ends: tuple[int, ...]) -> None:
         first_allowed = numbers[-1] + 2 if numbers else 0
         if len(ends) != 2 or ends[0] < first_allowed:
             raise DocumentError(
                 f"wanted [start, stop] with start at least {first_allowed}, got {list(ends)}"
             )
-        if len(numbers) + ends[1] - ends[0] > self.at_most:
-            raise DocumentError(
-                f"wanted at most {self.at_most} numbers, as it is answered, "
-                f"got {len(numbers) + ends[1] - ends[0]:,}"
-            )
+        count = len(numbers) + ends[1] - ends[0]
+        if count > at_most:
+            raise refusal(f"at most {at_most} numbers, as it is answered", count)
         numbers.extend(range(*ends))
 
-    def __str__(self) -> str:
-        return f"a list of at most {self.at_most}, each [start, stop]"
+    for at, ends in enumerate(pairs):
+        inside(at, add, ends)
+    return tuple(numbers)
 
 
-class _Residues(Reader[bytes]):
-    def read(self, data: Any) -> bytes:
-        text = Text().read(data)
-        try:
-            decoded = base64.b64decode(text.encode("ascii"), validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise self.refusal(text) from error
-        if base64.b64encode(decoded).decode("ascii") != text:
-            raise self.refusal(text)
-        return decoded
-
-    def __str__(self) -> str:
-        return "residues in base 64"
+def _residues(text: str) -> bytes:
+    try:
+        decoded = base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise refusal("residues in base 64", text) from error
+    if base64.b64encode(decoded).decode("ascii") != text:
+        raise refusal("residues in base 64", text)
+    return decoded
 
 
 _SEED = Object({"seed": Integer(0, _MAX_SEED)})
-_SIDE = _Ascending(_MAX_POSITIONS, _MAX_POSITIONS)
+_ARRAY = Object(
+    {
+        "shape": ListOf(Integer(0, _MAX_WEIGHTS), 8),
+        "float64": ListOf(Converted(Text(), _float), _MAX_WEIGHTS),
+    }
+)
+_VALUES = Object({"values": Values(Converted(_ARRAY, _array), _MAX_ARRAYS)})
+_SIDE = _ascending(_MAX_POSITIONS, _MAX_POSITIONS)
 _MINOR = Object(
     {
         "grade": Optional(Integer(0, _MAX_MINORS)),
         "rows": Anything(),  # how long they may be, the answers say
         "columns": Anything(),
-        "answers": Optional(ListOf(_Residues(), 128)),
+        "answers": Optional(ListOf(Converted(Text(), _residues), 128)),
     }
 )
-_CERTIFICATE = Object(
+_SETTINGS = Values(Converted(Anything(), _setting), 64)
+_DOCUMENT = Object(
     {
         "format": Exactly(FORMAT),
         "version": Exactly(VERSION),
         "statement": Anything(),  # follows from the rest
-        "network": Object({"family": Text(), "settings": Values(_Setting(), 64)}),
+        "network": Object({"family": Text(), "settings": _SETTINGS}),
         "partition": Object({"left": _SIDE, "right": _SIDE}),
-        "weights": _Weights(),
+        "weights": Converted(Anything(), _weights),
         "points": _SEED,
         "prime": Integer(2, 2**31 - 1),
         "lower": Integer(0, _MAX_MINORS * MAX_SIZE),
-        "minors": ListOf(_Minor(), _MAX_MINORS),
+        "minors": ListOf(Converted(_MINOR, _minor), _MAX_MINORS),
     }
 )
+_CERTIFICATE = Converted(_DOCUMENT, _certificate)
