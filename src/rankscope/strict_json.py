@@ -33,6 +33,7 @@ MAX_BYTES = 64_000_000
 MAX_DEPTH = 100
 # Up to here Python reads and prints an integer whatever its own limit is set to.
 _MAX_DIGITS = 640
+_CONTAINERS = (dict, list)
 _SHOWN = 60  # characters of a value in a message, at most
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class _Repeated:
 class _Parser:
     def __init__(self, numbers: Numbers) -> None:
         self._numbers = numbers
+        self._has_repeats = False
 
     def parse(self, text: str) -> Any:
         document = json.loads(
@@ -120,19 +122,17 @@ class _Parser:
             parse_float=self._float,
             parse_constant=self._constant,
         )
-        for place, value in _containers(document):
-            if len(place) >= MAX_DEPTH:
-                raise RecursionError
-            if isinstance(value, _Repeated):
-                raise ValueError(
-                    f"the key {shown(value.key)} stands twice in one object, at {dotted(place)}"
-                )
+        if self._has_repeats:
+            place, key = next(_repeats(document))
+            raise ValueError(f"the key {shown(key)} stands twice in one object, at {dotted(place)}")
+        _require_depth(document)
         return document
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Repeated:
         document = dict(pairs)
         if len(document) == len(pairs):
             return document
+        self._has_repeats = True
         keys = [key for key, _ in pairs]
         return next(_Repeated(key) for at, key in enumerate(keys) if key in keys[:at])
 
@@ -156,12 +156,22 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _containers(document: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Every object and list with its place; no recursion, so that any depth is walked."""
+def _require_depth(document: Any) -> None:
+    level = [document] if isinstance(document, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        values = (value.values() if type(value) is dict else value for value in level)
+        level = [item for inner in values for item in inner if type(item) in _CONTAINERS]
+    if level:
+        raise RecursionError
+
+
+def _repeats(document: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Places of objects in which a key stands twice, and that key."""
     pending: list[tuple[tuple[str | int, ...], Any]] = [((), document)]
     while pending:
         place, value = pending.pop()
-        yield place, value
+        if isinstance(value, _Repeated):
+            yield place, value.key
         items = value.items() if isinstance(value, dict) else ()
         for key, item in enumerate(value) if isinstance(value, list) else items:
             if isinstance(item, dict | list | _Repeated):

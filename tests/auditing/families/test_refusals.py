@@ -34,7 +34,10 @@ SIZES: dict[str, object] = {
         ({"model_type": "mixtral"}, "num_local_experts is missing"),
         ({"model_type": "deepseek_v2", "v_head_dim": 4}, "n_routed_experts, .* are missing"),
         ({"model_type": "t5"}, r"d_kv \(or head_dim\) is missing"),
-        ({"model_type": "llama", "num_hidden_layers": 2**63}, "num_hidden_layers: wanted an integer in"),
+        (
+            {"model_type": "llama", "num_hidden_layers": 2**63},
+            "num_hidden_layers: wanted an integer in",
+        ),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(more: dict[str, object], reason: str) -> None:
