@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rankscope.constructions.topic import Shown, Topic, Value, written
-from rankscope.experiments.topics.catalogue import GROUPS, TOPICS
+from rankscope.experiments.catalogue import TOPIC_GROUPS, TOPICS, find_topic
 from rankscope.files import write_atomically
 
 FOLDER = Path(__file__).parent / "topics"
@@ -51,7 +51,7 @@ def index() -> str:
     ]
     lines += ["`rankscope explain TOPIC` makes the same numbers and pictures; these pages are made"]
     lines += ["by docs/make_topics.py.", ""]
-    for group, topics in GROUPS.items():
+    for group, topics in TOPIC_GROUPS.items():
         lines += [f"## {group}", ""]
         lines += [f"- [{topic.title}]({topic.name}.md)" for topic in topics]
         lines += [""]
@@ -66,7 +66,7 @@ def comparable(text: str) -> str:
 def main() -> None:
     """Run every topic, draw its pictures and write its page."""
     FOLDER.mkdir(exist_ok=True)
-    for topic in TOPICS.values():
+    for topic in map(find_topic, TOPICS):
         shown = topic.run()
         topic.draw(shown, FOLDER)
         write_atomically(FOLDER / f"{topic.name}.md", page(topic, shown).encode())

@@ -8,9 +8,14 @@ from torch import nn
 
 from rankscope.constructions.approximation import approximate_on_interval
 from rankscope.constructions.dense import Reals, evaluate
-from rankscope.constructions.hidden_layer import exact_values
-from rankscope.constructions.interval_arithmetic import exp, sin
-from rankscope.constructions.targets import IntervalFunction, LipschitzFunction, Target
+from rankscope.constructions.interval_arithmetic import (
+    IntervalFunction,
+    LipschitzFunction,
+    Target,
+    exp,
+    sin,
+)
+from rankscope.constructions.piecewise_linear import exact_values
 from rankscope.errors import ConstructionError
 
 WAVE = IntervalFunction(lambda x: sin(5 * x) * exp(-x) + abs(x - 0.3))

@@ -1,8 +1,7 @@
 import numpy
 import pytest
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.dense import DenseLayer
+from rankscope.constructions.dense import Box, DenseLayer
 from rankscope.errors import ConstructionError
 
 

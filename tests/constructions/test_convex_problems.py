@@ -4,13 +4,13 @@ import torch
 from hypothesis import given, settings, strategies
 from torch.nn import functional
 
-from rankscope.constructions import convex_problems
-from rankscope.constructions.convex_problems import (
+from rankscope.constructions import learning
+from rankscope.constructions.dense import Reals
+from rankscope.constructions.learning import (
     ConvexProblem,
     least_squares,
     logistic_regression,
 )
-from rankscope.constructions.dense import Reals
 from rankscope.errors import ConstructionError
 
 
@@ -99,6 +99,6 @@ def test_other_labels_and_ridges_are_refused() -> None:
 
 
 def test_a_minimum_that_is_not_found_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convex_problems, "MAX_NEWTON_STEPS", 2)
+    monkeypatch.setattr(learning, "MAX_NEWTON_STEPS", 2)
     with pytest.raises(ConstructionError, match=r"after 2 steps of Newton's method.* still 0"):
         logistic_regression(numpy.eye(2), numpy.ones(2), ridge=1e-6)

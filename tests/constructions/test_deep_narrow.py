@@ -4,9 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.constructions.strategies import random_network
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.deep_narrow import MaxMinString, Step, narrow_form, narrow_network
-from rankscope.constructions.dense import DenseLayer, dense_layers, evaluate, relu_network
+from rankscope.constructions.dense import Box, DenseLayer, dense_layers, evaluate, relu_network
+from rankscope.constructions.explicit_networks import (
+    MaxMinString,
+    Step,
+    narrow_form,
+    narrow_network,
+)
 from rankscope.errors import ConstructionError
 
 STEPS = st.lists(st.sampled_from(list(Step)), max_size=6).map(tuple)

@@ -2,8 +2,13 @@ import numpy
 import pytest
 from hypothesis import given, settings, strategies
 
-from rankscope.constructions.convex_problems import least_squares, logistic_regression
-from rankscope.constructions.descent import CONVERGENCE, Descent, gradient_descent
+from rankscope.constructions.learning import (
+    CONVERGENCE,
+    Descent,
+    gradient_descent,
+    least_squares,
+    logistic_regression,
+)
 from rankscope.errors import ConstructionError
 
 SEEDS = strategies.integers(0, 9999)

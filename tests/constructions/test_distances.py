@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies
 
 from rankscope.constructions.dense import Reals
-from rankscope.constructions.distances import (
+from rankscope.constructions.learning import (
     compare_distributions,
     cross_entropy,
     entropy,

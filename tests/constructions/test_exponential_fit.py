@@ -2,8 +2,8 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.exponential_fit import ExponentialSum, fit_exponentials, lattice
+from rankscope.constructions.approximation import ExponentialSum, fit_exponentials, lattice
+from rankscope.constructions.dense import Box
 
 
 @settings(deadline=None)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from rankscope.constructions.figures import save_figure
+from rankscope.constructions.pictures import save_figure
 from rankscope.errors import OutputError
 
 

@@ -8,14 +8,14 @@ from tests.constructions.strategies import piecewise_linear, random_network
 from torch import nn
 
 from rankscope.constructions.dense import DenseLayer, dense_layers, evaluate, relu_network
-from rankscope.constructions.hidden_layer import (
+from rankscope.constructions.piecewise_linear import (
+    PiecewiseLinear,
     exact_values,
+    fewest_units,
     one_hidden_layer,
     read_piecewise_linear,
     with_fewest_units,
 )
-from rankscope.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.constructions.unit_counts import fewest_units
 from rankscope.errors import ConstructionError
 
 EIGHTHS = numpy.arange(-100, 101) / 8

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.constructions.dense import rational
-from rankscope.constructions.largest_ball import Ball, largest_ball, proves_empty, proves_interior
+from rankscope.constructions.regions_space import Ball, largest_ball, proves_empty, proves_interior
 from rankscope.errors import ConstructionError
 
 
@@ -52,7 +52,7 @@ def test_a_solver_that_gives_up_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
         status = 4
         message = "numerical trouble"
 
-    monkeypatch.setattr("rankscope.constructions.largest_ball.linprog", lambda *_, **__: Failed())
+    monkeypatch.setattr("rankscope.constructions.regions_space.linprog", lambda *_, **__: Failed())
     with pytest.raises(
         ConstructionError, match=r"1 constraints in 2 dimensions: numerical trouble"
     ):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from rankscope.constructions.lookup_attention import (
+from rankscope.constructions.attention import (
     attend,
     lookup,
     transformer_scale,

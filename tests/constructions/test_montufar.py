@@ -2,11 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.montufar import montufar_network
-from rankscope.constructions.region_bounds import montufar_lower_bound
-from rankscope.constructions.regions_line import regions_on_line
-from rankscope.constructions.regions_plane import regions_in_plane
+from rankscope.constructions.dense import Box
+from rankscope.constructions.explicit_networks import montufar_network
+from rankscope.constructions.regions import montufar_lower_bound, regions_in_plane, regions_on_line
 from rankscope.constructions.regions_space import regions_in_space
 from rankscope.errors import ConstructionError
 

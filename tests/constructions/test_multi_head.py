@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.constructions.multi_head import MultiHeadAttention, attention_operations
+from rankscope.constructions.attention import MultiHeadAttention, attention_operations
 from rankscope.errors import ConstructionError
 
 

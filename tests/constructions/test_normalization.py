@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.constructions.normalization import BatchNormalization, layer_normalize, moments
+from rankscope.constructions.blocks import BatchNormalization, layer_normalize, moments
 from rankscope.errors import ConstructionError
 
 sizes = st.integers(2, 5)

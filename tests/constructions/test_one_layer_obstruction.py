@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.constructions.strategies import points_in_square, random_network
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.dense import evaluate
-from rankscope.constructions.one_layer_obstruction import (
+from rankscope.constructions.dense import Box, evaluate
+from rankscope.constructions.obstructions import (
     Obstruction,
     find_obstruction,
     maximum_of_three,

@@ -5,19 +5,17 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies
 
-from rankscope.constructions.convex_problems import (
-    ConvexProblem,
-    Gradient,
-    least_squares,
-)
 from rankscope.constructions.dense import Reals
-from rankscope.constructions.optimizers import (
+from rankscope.constructions.learning import (
     Adam,
     AveragedMomentum,
+    ConvexProblem,
+    Gradient,
     GradientDescent,
     HeavyBall,
     Rule,
     follow,
+    least_squares,
 )
 from rankscope.errors import ConstructionError
 

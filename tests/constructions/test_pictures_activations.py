@@ -1,8 +1,7 @@
 from pathlib import Path
 
 from rankscope.constructions.dead_units import DeadUnits, LayerUnits
-from rankscope.constructions.figures import SECOND
-from rankscope.constructions.pictures_activations import STYLES, draw_activations, draw_dead_units
+from rankscope.constructions.pictures import SECOND, STYLES, draw_activations, draw_dead_units
 
 
 def test_each_activation_is_drawn_twice_and_named(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@ from pathlib import Path
 import numpy
 import pytest
 
-from rankscope.constructions.convex_problems import least_squares
-from rankscope.constructions.descent import gradient_descent
-from rankscope.constructions.figures import FIRST, SECOND
-from rankscope.constructions.optimizers import Adam, GradientDescent, follow
-from rankscope.constructions.pictures_descent import draw_descent, draw_ways
+from rankscope.constructions.learning import (
+    Adam,
+    GradientDescent,
+    follow,
+    gradient_descent,
+    least_squares,
+)
+from rankscope.constructions.pictures import FIRST, SECOND, draw_descent, draw_ways
 from rankscope.errors import ConstructionError
 
 PROBLEM = least_squares(numpy.diag([0.5, 1.0]), numpy.zeros(2))

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.constructions.figures import SECOND
-from rankscope.constructions.pictures_distances import draw_binary_distances
+from rankscope.constructions.pictures import SECOND, draw_binary_distances
 from rankscope.errors import ConstructionError
 
 

@@ -3,16 +3,15 @@ from pathlib import Path
 import numpy
 
 from rankscope.constructions.approximation import approximate_on_interval
-from rankscope.constructions.interval_arithmetic import exp
-from rankscope.constructions.pictures_line import (
+from rankscope.constructions.interval_arithmetic import IntervalFunction, exp
+from rankscope.constructions.obstructions import polynomial_barrier
+from rankscope.constructions.pictures_functions import (
     draw_approximation,
     draw_barrier,
     draw_hidden_units,
     draw_sawtooth,
 )
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.constructions.polynomial_activation import polynomial_barrier
-from rankscope.constructions.targets import IntervalFunction
 
 EXPONENTIAL = IntervalFunction(exp)
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from rankscope.constructions.pictures_plots import Axes, draw_curves, draw_matrices
+from rankscope.constructions.pictures import Axes, draw_curves, draw_matrices
 from rankscope.errors import OutputError
 
 WORDS = Axes("A title", "steps", "loss", is_log_across=True, is_log_up=True)

@@ -1,10 +1,10 @@
 import re
 from pathlib import Path
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.one_layer_obstruction import find_obstruction, maximum_of_three
-from rankscope.constructions.pictures_regions import draw_regions
-from rankscope.constructions.regions_plane import regions_in_plane
+from rankscope.constructions.dense import Box
+from rankscope.constructions.obstructions import find_obstruction, maximum_of_three
+from rankscope.constructions.pictures_functions import draw_regions
+from rankscope.constructions.regions import regions_in_plane
 
 SQUARE = Box.of([-1.0, -1.0], [1.0, 1.0])
 

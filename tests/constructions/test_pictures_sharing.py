@@ -4,8 +4,8 @@ import numpy
 import pytest
 from torch import nn
 
-from rankscope.constructions.pictures_sharing import SEVERAL, draw_shared_matrices, shared_colours
-from rankscope.constructions.structured_matrix import shared_convolution
+from rankscope.constructions.pictures import SEVERAL, draw_shared_matrices, shared_colours
+from rankscope.constructions.weight_sharing import shared_convolution
 from rankscope.errors import ConstructionError
 
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from rankscope.constructions.dense import dense_layers
-from rankscope.constructions.figures import FIRST, FIRST_TINT, SECOND
-from rankscope.constructions.pictures_two_five_one import draw_realizations, draw_two_five_one
-from rankscope.constructions.two_five_one import two_five_one
+from rankscope.constructions.explicit_networks import two_five_one
+from rankscope.constructions.pictures import FIRST, FIRST_TINT, SECOND
+from rankscope.constructions.pictures_functions import draw_realizations, draw_two_five_one
 from rankscope.errors import ConstructionError
 
 

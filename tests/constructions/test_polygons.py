@@ -2,7 +2,7 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.constructions.polygons import Polygon, split
+from rankscope.constructions.regions import Polygon, split
 
 SQUARE = Polygon(((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)), (-1, -1, -1, -1))
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from torch import nn
 
-from rankscope.constructions.polynomial_activation import polynomial_barrier, polynomial_network
+from rankscope.constructions.obstructions import polynomial_barrier, polynomial_network
 from rankscope.errors import ConstructionError
 
 

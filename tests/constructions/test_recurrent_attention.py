@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from rankscope.constructions.recurrent_attention import (
+from rankscope.constructions.attention import (
     Recurrence,
     RecurrentAttention,
     reversal_error_bound,

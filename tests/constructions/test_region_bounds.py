@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.constructions.region_bounds import (
+from rankscope.constructions.regions import (
     montufar_lower_bound,
     product_upper_bound,
     zaslavsky_upper_bound,

@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 from tests.constructions.strategies import piecewise_linear, random_network, sampled_patterns
 
 from rankscope.constructions.dense import DenseLayer, evaluate, relu_network
-from rankscope.constructions.hidden_layer import one_hidden_layer, read_piecewise_linear
-from rankscope.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.constructions.region_bounds import product_upper_bound
-from rankscope.constructions.regions_line import regions_on_line
+from rankscope.constructions.piecewise_linear import (
+    PiecewiseLinear,
+    one_hidden_layer,
+    read_piecewise_linear,
+)
+from rankscope.constructions.regions import product_upper_bound, regions_on_line
 from rankscope.errors import ConstructionError
 
 WIDTHS = st.lists(st.integers(1, 5), min_size=1, max_size=3)

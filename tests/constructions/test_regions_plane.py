@@ -7,10 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.constructions.strategies import points_in_square, random_network, sampled_patterns
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.dense import DenseLayer, evaluate, relu_network
-from rankscope.constructions.region_bounds import product_upper_bound
-from rankscope.constructions.regions_plane import on_plane, regions_in_plane
+from rankscope.constructions.dense import Box, DenseLayer, evaluate, relu_network
+from rankscope.constructions.regions import on_plane, product_upper_bound, regions_in_plane
 from rankscope.constructions.regions_space import regions_in_space
 from rankscope.errors import ConstructionError, TooLargeError
 

@@ -4,10 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.constructions.strategies import points_in_square, random_network, sampled_patterns
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.dense import DenseLayer, evaluate, relu_network
-from rankscope.constructions.region_bounds import product_upper_bound, zaslavsky_upper_bound
-from rankscope.constructions.regions_line import regions_on_line
+from rankscope.constructions.dense import Box, DenseLayer, evaluate, relu_network
+from rankscope.constructions.regions import (
+    product_upper_bound,
+    regions_on_line,
+    zaslavsky_upper_bound,
+)
 from rankscope.constructions.regions_space import regions_in_space
 from rankscope.errors import ConstructionError, TooLargeError
 

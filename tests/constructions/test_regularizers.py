@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import dropout as torch_dropout
 
-from rankscope.constructions.regularizers import (
+from rankscope.constructions.blocks import (
     EarlyStopping,
     decayed_step,
     dropout,

@@ -3,11 +3,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.constructions.box import Box
-from rankscope.constructions.dense import evaluate
-from rankscope.constructions.interval_arithmetic import cos, sin
-from rankscope.constructions.ridge_approximation import approximate_on_box
-from rankscope.constructions.targets import IntervalFunction, LipschitzFunction, Target
+from rankscope.constructions.approximation import approximate_on_box
+from rankscope.constructions.dense import Box, evaluate
+from rankscope.constructions.interval_arithmetic import (
+    IntervalFunction,
+    LipschitzFunction,
+    Target,
+    cos,
+    sin,
+)
 from rankscope.errors import ConstructionError, TooLargeError
 
 SMOOTH = IntervalFunction(lambda x, y: sin(2 * x) * cos(y))
@@ -64,13 +68,13 @@ def test_functions_that_exponentials_do_not_reach_are_refused() -> None:
 
 
 def test_networks_that_would_be_too_wide_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.constructions.ridge_approximation.MAX_UNITS", 10)
+    monkeypatch.setattr("rankscope.constructions.approximation.MAX_UNITS", 10)
     with pytest.raises(TooLargeError, match=r"over the limit of 10"):
         approximate_on_box(SMOOTH, Box.unit(2), epsilon=0.3)
 
 
 def test_a_bound_that_stays_above_epsilon_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.constructions.ridge_approximation._bound", lambda *_: 0.5)
+    monkeypatch.setattr("rankscope.constructions.approximation._bound", lambda *_: 0.5)
     with pytest.raises(ConstructionError, match=r"within 0.5 of the function .* below epsilon 0.3"):
         approximate_on_box(SMOOTH, Box.unit(2), epsilon=0.3)
 

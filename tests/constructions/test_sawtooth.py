@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 from tests.constructions.strategies import piecewise_linear, random_network
 
 from rankscope.constructions.dense import evaluate
-from rankscope.constructions.hidden_layer import one_hidden_layer
-from rankscope.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.constructions.regions_line import regions_on_line
-from rankscope.constructions.sawtooth import (
+from rankscope.constructions.explicit_networks import (
     depth_separation,
     distance_to_sawtooth,
     l1_distance,
@@ -20,6 +17,8 @@ from rankscope.constructions.sawtooth import (
     sawtooth_function,
     sawtooth_network,
 )
+from rankscope.constructions.piecewise_linear import PiecewiseLinear, one_hidden_layer
+from rankscope.constructions.regions import regions_on_line
 from rankscope.errors import ConstructionError
 
 

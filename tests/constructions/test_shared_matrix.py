@@ -1,7 +1,7 @@
 import numpy
 import pytest
 
-from rankscope.constructions.shared_matrix import SharedMatrix
+from rankscope.constructions.weight_sharing import SharedMatrix
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.constructions.skip_connections import (
+from rankscope.constructions.blocks import (
     JacobianRange,
     branches,
     compose,

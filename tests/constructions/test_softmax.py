@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.constructions.softmax import concentration_bound, softmax, softmax_properties
+from rankscope.constructions.blocks import concentration_bound, softmax, softmax_properties
 from rankscope.errors import ConstructionError
 
 scores = st.lists(st.floats(-20.0, 20.0), min_size=1, max_size=8, unique=True)

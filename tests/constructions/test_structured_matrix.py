@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings, strategies
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from rankscope.constructions.structured_matrix import as_matrix, shared_convolution
+from rankscope.constructions.weight_sharing import as_matrix, shared_convolution
 from rankscope.errors import ConstructionError, TooLargeError
 from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
 

@@ -1,8 +1,12 @@
 import numpy
 import pytest
 
-from rankscope.constructions.interval_arithmetic import sin
-from rankscope.constructions.targets import IntervalFunction, LipschitzFunction, Target
+from rankscope.constructions.interval_arithmetic import (
+    IntervalFunction,
+    LipschitzFunction,
+    Target,
+    sin,
+)
 from rankscope.errors import ConstructionError
 
 

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.constructions.tensor_product import pure_factors, pure_tensor, tensor_product
+from rankscope.constructions.blocks import pure_factors, pure_tensor, tensor_product
 from rankscope.decompositions.interval import cp_rank
 from rankscope.errors import ConstructionError
 

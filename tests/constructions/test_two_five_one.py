@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies
 from tests.constructions.strategies import points_in_square, sampled_patterns
 
 from rankscope.constructions.dense import evaluate
-from rankscope.constructions.two_five_one import two_five_one
+from rankscope.constructions.explicit_networks import two_five_one
 from rankscope.errors import ConstructionError
 
 

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.constructions.strategies import piecewise_linear
 
-from rankscope.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.constructions.unit_counts import fewest_units, subset_with_sum
+from rankscope.constructions.piecewise_linear import PiecewiseLinear, fewest_units, subset_with_sum
 
 
 def some_sum(numbers: list[Fraction], total: Fraction) -> bool:

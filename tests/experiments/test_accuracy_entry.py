@@ -3,9 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.experiments.accuracy_entry import AccuracyEntry
-from rankscope.experiments.cp_layers_accuracy import CP_LAYERS_ACCURACY
-from rankscope.experiments.cp_subject import CPSubject
+from rankscope.experiments.cp_networks import CP_LAYERS_ACCURACY, AccuracyEntry, CPSubject
 from rankscope.experiments.experiment import Row, Workplace
 from rankscope.training.recipe import Recipe
 

@@ -1,4 +1,4 @@
-from rankscope.experiments.bottleneck_gains import gain_rows
+from rankscope.experiments.bottlenecks import gain_rows
 from rankscope.experiments.experiment import Row
 
 

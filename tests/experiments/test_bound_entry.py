@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from rankscope.experiments.bound_entry import BoundEntry
-from rankscope.experiments.bound_figure import draw_bounds
-from rankscope.experiments.bound_vs_test_error import correlations
-from rankscope.experiments.cp_subject import CPSubject
+from rankscope.experiments.cp_networks import CPSubject
 from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.generalization_bounds import BoundEntry, correlations, draw_bounds
 from rankscope.generalization.analysis import Options
 from rankscope.training.recipe import Recipe
 

@@ -9,7 +9,7 @@ import torch
 from rankscope.architectures.classifiers.features import PatchFeatures
 from rankscope.architectures.classifiers.shallow_classifier import ShallowClassifier
 from rankscope.errors import ExperimentError
-from rankscope.experiments.classifier_entry import (
+from rankscope.experiments.classifiers import (
     ClassifierEntry,
     odd_even_rank,
     percent_right,

@@ -6,16 +6,18 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import DataError, ExperimentError
-from rankscope.experiments.cifar10_compression import (
+from rankscope.experiments.experiment import Workplace
+from rankscope.experiments.image_compression import (
     CIFAR10_COMPRESSION,
+    DIGITS,
     DIGITS_COMPRESSION,
     PUBLISHED,
+    RESNET32,
+    SOURCE_RECIPE,
+    DenseEntry,
+    PlannedEntry,
+    UniformEntry,
 )
-from rankscope.experiments.compression_entry import DenseEntry, UniformEntry
-from rankscope.experiments.experiment import Workplace
-from rankscope.experiments.planned_entry import PlannedEntry
-from rankscope.experiments.repairing import SOURCE_RECIPE
-from rankscope.experiments.subject import DIGITS, RESNET32
 from rankscope.training.recipe import Cosine, Recipe
 
 pytest.importorskip("sklearn")

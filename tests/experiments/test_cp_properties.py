@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rankscope.experiments.cp_properties import PropertiesEntry
+from rankscope.experiments.cp_networks import PropertiesEntry
 from rankscope.experiments.experiment import Workplace
 
 

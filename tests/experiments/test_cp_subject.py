@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.cp_subject import CPSubject, inputs_and_labels, small_network
-from rankscope.training.augmentation import PadCropFlip
-from rankscope.training.batches import TensorData
+from rankscope.experiments.cp_networks import CPSubject, inputs_and_labels, small_network
+from rankscope.training.batches import PadCropFlip, TensorData
 from rankscope.training.datasets import DataSet
 
 
@@ -64,7 +63,7 @@ def test_only_regularized_subjects_have_dropout() -> None:
 
 def test_only_regularized_subjects_are_augmented(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rankscope.experiments.cp_subject.load_data_set", lambda name, folder: images()
+        "rankscope.experiments.cp_networks.load_data_set", lambda name, folder: images()
     )
     assert CPSubject("cifar10").data(None).train.augment is None
     assert CPSubject("cifar10", is_regularized=True).data(None).train.augment == PadCropFlip()

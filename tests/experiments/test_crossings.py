@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.auditing.law import LEVINE
-from rankscope.experiments.crossings import crossing, crossing_rows
+from rankscope.experiments.depth_width import crossing, crossing_rows
 from rankscope.experiments.experiment import Row
 
 

@@ -9,10 +9,10 @@ from rankscope.experiments.degree_budget import (
     DEGREE_BUDGET,
     DEGREES,
     QUICK,
+    DegreeEntry,
     differences,
     draw_curves,
 )
-from rankscope.experiments.degree_entry import DegreeEntry
 from rankscope.experiments.degree_tasks import CertifiedTask
 from rankscope.experiments.experiment import Row
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.experiments.degree_entry import Budget, DegreeEntry
+from rankscope.experiments.degree_budget import Budget, DegreeEntry
 from rankscope.experiments.degree_tasks import ImageTask, WaveTask
 from rankscope.experiments.experiment import Row, Workplace
 from rankscope.training.recipe import Recipe

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.degree_targets import TargetSearch
+from rankscope.experiments.degree_tasks import TargetSearch
 from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.nearby.measures import Uniform
 from rankscope.separation.nearby.quadrature import quadrature_kernel

@@ -5,8 +5,13 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.degree_targets import TargetSearch
-from rankscope.experiments.degree_tasks import CertifiedTask, ImageTask, Task, WaveTask
+from rankscope.experiments.degree_tasks import (
+    CertifiedTask,
+    ImageTask,
+    TargetSearch,
+    Task,
+    WaveTask,
+)
 
 CERTIFIED = CertifiedTask(
     TargetSearch((3,), 4, num_inputs=4, lower_degree=2, steps=2), num_samples=16

@@ -1,9 +1,9 @@
 import numpy
 import pytest
 
-from rankscope.experiments.catalogue import EXPERIMENTS
-from rankscope.experiments.dot_figure import DotFigure
+from rankscope.experiments.catalogue import EXPERIMENTS, find_experiment
 from rankscope.experiments.experiment import Row
+from rankscope.experiments.figures import DotFigure
 
 pytest.importorskip("matplotlib")
 
@@ -54,4 +54,4 @@ def test_columns_of_different_units_have_a_panel_each() -> None:
 
 
 def test_every_experiment_has_a_figure() -> None:
-    assert not [name for name, found in EXPERIMENTS.items() if found.figure is None]
+    assert not [name for name in EXPERIMENTS if find_experiment(name).figure is None]

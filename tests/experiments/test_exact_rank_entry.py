@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.experiments.exact_rank_entry import ExactRankEntry
+from rankscope.experiments.bottlenecks import ExactRankEntry
 from rankscope.experiments.experiment import Workplace
 
 

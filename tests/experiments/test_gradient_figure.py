@@ -1,4 +1,4 @@
-from rankscope.experiments.gradient_figure import draw_gradients
+from rankscope.experiments.orthogonality import draw_gradients
 
 
 def test_rows_with_gradients_are_lines_over_the_depth() -> None:

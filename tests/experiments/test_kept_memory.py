@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.experiments.kept_memory import kept_bytes
+from rankscope.experiments.sequence_models import kept_bytes
 from rankscope.layers.tunable_attention import TunableAttention
 
 

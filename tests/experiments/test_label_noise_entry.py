@@ -3,9 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.experiments.cp_subject import CPSubject
+from rankscope.experiments.cp_networks import CPSubject, LabelNoiseEntry, RademacherEntry
 from rankscope.experiments.experiment import Row, Workplace
-from rankscope.experiments.label_noise_entry import LabelNoiseEntry, RademacherEntry
 from rankscope.training.recipe import Recipe
 
 SUBJECT = CPSubject("digits", 20, width=8)

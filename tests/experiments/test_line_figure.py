@@ -2,7 +2,7 @@ import numpy
 import pytest
 
 from rankscope.experiments.experiment import Row
-from rankscope.experiments.line_figure import LineFigure
+from rankscope.experiments.figures import LineFigure
 
 pytest.importorskip("matplotlib")
 

@@ -2,15 +2,15 @@ import pytest
 import torch
 
 from rankscope.architectures.lipschitz.network import LipschitzNetwork
-from rankscope.experiments.lipschitz_cifar10 import (
+from rankscope.experiments.lipschitz import (
     LIPSCHITZ_CIFAR10,
     LONGER,
     TRAINED_ON,
+    LipschitzEntry,
     scaling,
     usual_network,
 )
-from rankscope.experiments.lipschitz_entry import LipschitzEntry
-from rankscope.training.adversarial import AdversarialLoss
+from rankscope.training.losses import AdversarialLoss
 
 ENTRIES = [entry for entry in LIPSCHITZ_CIFAR10.entries if isinstance(entry, LipschitzEntry)]
 USUAL = [entry for entry in ENTRIES if entry.name.startswith("usual")]

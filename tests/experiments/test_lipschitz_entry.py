@@ -11,7 +11,7 @@ import torch
 from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Row, Workplace
-from rankscope.experiments.lipschitz_entry import (
+from rankscope.experiments.lipschitz import (
     SOURCE_RECIPE,
     Contender,
     LipschitzEntry,
@@ -21,8 +21,7 @@ from rankscope.experiments.lipschitz_entry import (
 )
 from rankscope.layers.norm_preserving.linear import OrthogonalLinear
 from rankscope.separation.measuring.progress import Progress
-from rankscope.training.augmentation import IMAGENET_NORMALIZATION
-from rankscope.training.batches import TensorData
+from rankscope.training.batches import IMAGENET_NORMALIZATION, TensorData
 from rankscope.training.datasets import DataSet
 from rankscope.training.loop import cross_entropy
 from rankscope.training.recipe import Recipe

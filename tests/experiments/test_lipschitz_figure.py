@@ -1,5 +1,5 @@
 from rankscope.experiments.experiment import Row
-from rankscope.experiments.lipschitz_figure import draw_accuracies
+from rankscope.experiments.lipschitz import draw_accuracies
 
 
 def row(network: str, clean: float) -> Row:

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from rankscope.experiments.experiment import Row, Workplace
-from rankscope.experiments.non_vacuous_bound import NON_VACUOUS_BOUND, largest
-from rankscope.experiments.non_vacuous_entry import NUM_SETTINGS, NonVacuousEntry
+from rankscope.experiments.generalization_bounds import (
+    NON_VACUOUS_BOUND,
+    NUM_SETTINGS,
+    NonVacuousEntry,
+    largest,
+)
 from rankscope.training.datasets import load_data_set
 from rankscope.training.recipe import Recipe
 

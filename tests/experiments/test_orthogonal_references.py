@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.experiments.orthogonal_references import (
+from rankscope.experiments.orthogonality import (
     REFERENCES,
     BlockConvolutions,
     ConvolutionExponential,

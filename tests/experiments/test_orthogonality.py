@@ -10,10 +10,10 @@ from torch import nn
 
 from rankscope.errors import MissingExtraError
 from rankscope.experiments.experiment import Row, Workplace
-from rankscope.experiments.orthogonal_references import REFERENCES
 from rankscope.experiments.orthogonality import (
     ORTHOGONALITY,
     PUBLISHED,
+    REFERENCES,
     LayerSize,
     OrthogonalityEntry,
     build_layer,

@@ -1,6 +1,7 @@
 """What a folder of results says."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,8 +10,7 @@ import pytest
 
 from rankscope.errors import ExperimentError, MissingExtraError
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
-from rankscope.experiments.outcome import read_outcome
-from rankscope.experiments.running import RunOptions, run_experiment
+from rankscope.experiments.running import RunOptions, read_outcome, run_experiment
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ def test_a_figure_without_matplotlib_names_the_extra(
 
 def test_a_folder_is_read_by_its_own_experiment_only(tmp_path: Path) -> None:
     run_experiment(SQUARES, tmp_path, RunOptions(quick=True))
-    assert [row["square"] for row in read_outcome(SQUARES, tmp_path).rows] == [1, 2]
+    assert [row["square"] for row in read_outcome(tmp_path, SQUARES).rows] == [1, 2]
     with pytest.raises(ExperimentError, match="is the folder of squares, not of cubes"):
-        read_outcome(replace(SQUARES, name="cubes"), tmp_path)
+        read_outcome(tmp_path, replace(SQUARES, name="cubes"))
 
 
 def test_results_of_version_0_1_0_are_read(tmp_path: Path) -> None:
@@ -125,10 +125,51 @@ def test_results_of_version_0_1_0_are_read(tmp_path: Path) -> None:
     (tmp_path / "experiment.json").write_text('{"experiment": "squares", "seconds": 5.0}')
     old = {"entry": "number-2", "row": {"square": 4, "seconds": 2.5}, "machine": {"cores": 2}}
     (tmp_path / "entries" / "number-2.json").write_text(json.dumps(old))
-    outcome = read_outcome(replace(SQUARES, seeds=1), tmp_path)
+    outcome = read_outcome(tmp_path, replace(SQUARES, seeds=1))
     assert outcome.rows == [
         {"entry": "number-2", "setting": "number-2", "seed": None, "square": 4, "seconds": 2.5}
     ]
     document = outcome.to_dict()
     assert document["seconds"] == 2.5
     assert document["environment"] == {"machine": {"cores": 2}}
+
+
+def _keep_only_results(folder: Path) -> None:
+    shutil.rmtree(folder / "entries")
+    (folder / "experiment.json").unlink()
+
+
+def test_a_folder_with_nothing_but_results_says_the_same_and_is_continued(tmp_path: Path) -> None:
+    before = run_experiment(SQUARES, tmp_path, RunOptions(only=("number-2",)))
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert [run["entry"] for run in document["runs"]] == ["number-2-seed0", "number-2-seed1"]
+    assert len(document["environments"]) == 1
+    _keep_only_results(tmp_path)
+    assert read_outcome(tmp_path, SQUARES) == before
+    finished: list[str] = []
+    after = run_experiment(
+        SQUARES, tmp_path, RunOptions(), on_row=lambda name, row: finished.append(name)
+    )
+    assert finished == ["number-3-seed0", "number-3-seed1"]
+    assert after.finished[:2] == before.finished
+
+
+def test_rows_that_were_computed_differently_keep_their_environments(tmp_path: Path) -> None:
+    run_experiment(SQUARES, tmp_path, RunOptions())
+    path = tmp_path / "entries" / "number-3-seed1.json"
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps({**row, "environment": {"commit": "abc"}, "seconds": 7.0}))
+    outcome = run_experiment(SQUARES, tmp_path, RunOptions())
+    _keep_only_results(tmp_path)
+    assert read_outcome(tmp_path, SQUARES) == outcome
+    assert outcome.finished[-1].environment == {"commit": "abc"}
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert [run["environment"] for run in document["runs"]] == [0, 0, 0, 1]
+    assert document["runs"][-1]["seconds"] == 7.0
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"experiment": "squares"}'])
+def test_results_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ExperimentError, match=r"results.json cannot be read as results: .*another"):
+        read_outcome(tmp_path, SQUARES)

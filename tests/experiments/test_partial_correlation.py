@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.partial_correlation import partial_correlation
+from rankscope.experiments.table import partial_correlation
 
 columns = st.integers(0, 2**32 - 1).map(
     lambda seed: numpy.random.default_rng(seed).normal(size=(3, 12))

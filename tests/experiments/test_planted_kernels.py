@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.experiments.planted_kernels import Structure, planted_kernel
+from rankscope.experiments.reshaping import Structure, planted_kernel
 from rankscope.layers.formats.channel_factors import balanced_factors
 from rankscope.layers.formats.format import WeightShape
 

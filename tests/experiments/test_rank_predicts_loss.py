@@ -7,11 +7,13 @@ from rankscope.architectures.sequence_models.attention_forms import MultiHead
 from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Row, Workplace
-from rankscope.experiments.pretrained_spectra import PretrainedEntry
-from rankscope.experiments.rank_predicts_loss import RankEntry, correlation_rows
-from rankscope.experiments.sequence_entry import SequenceEntry, Steps
-from rankscope.experiments.sequence_tasks import CharacterTask
-from rankscope.experiments.trained_spectrum import SpectrumSettings
+from rankscope.experiments.rank_predicts_loss import PretrainedEntry, RankEntry, correlation_rows
+from rankscope.experiments.sequence_models import (
+    CharacterTask,
+    SequenceEntry,
+    SpectrumSettings,
+    Steps,
+)
 
 SMALL = SpectrumSettings(num_inputs=6, num_outputs=1)
 MODEL = SequenceEntry(

@@ -6,8 +6,14 @@ import pytest
 import torch
 
 from rankscope.experiments.experiment import Workplace
-from rankscope.experiments.planted_kernels import Structure, planted_kernel
-from rankscope.experiments.reshaping import RESHAPING, PlantedKernelEntry, error_within, winner
+from rankscope.experiments.reshaping import (
+    RESHAPING,
+    PlantedKernelEntry,
+    Structure,
+    error_within,
+    planted_kernel,
+    winner,
+)
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import WeightShape
 

@@ -11,11 +11,9 @@ import pytest
 
 from rankscope.errors import ExperimentError, OutputError
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
-from rankscope.experiments.outcome import read_outcome
-from rankscope.experiments.planted_kernels import Structure
-from rankscope.experiments.reshaping import PlantedKernelEntry
+from rankscope.experiments.reshaping import PlantedKernelEntry, Structure
 from rankscope.experiments.results import read_manifest
-from rankscope.experiments.running import RunOptions, run_experiment
+from rankscope.experiments.running import RunOptions, read_outcome, run_experiment
 from rankscope.layers.formats.format import WeightShape
 from rankscope.separation.measuring.progress import Progress
 from rankscope.separation.measuring.workers import Workers
@@ -76,7 +74,7 @@ def test_the_table_is_written_from_what_is_finished(tmp_path: Path) -> None:
     )
     run_experiment(counted, tmp_path, RunOptions())
     # In the order of the experiment, not of the runs.
-    assert [row["number"] for row in read_outcome(counted, tmp_path).rows] == [1, 2000, 3]
+    assert [row["number"] for row in read_outcome(tmp_path, counted).rows] == [1, 2000, 3]
 
 
 def test_progress_names_the_entry(tmp_path: Path) -> None:
@@ -184,7 +182,8 @@ from pathlib import Path
 import rankscope.training.loop as loop
 from rankscope.experiments.experiment import Entry, Experiment
 from rankscope.experiments.running import RunOptions, run_experiment
-from rankscope.training import Recipe, cross_entropy, fit, load_data_set
+from rankscope.training import Recipe, cross_entropy, fit
+from rankscope.training.datasets import load_data_set
 import torch
 from torch import nn
 

@@ -10,8 +10,13 @@ from rankscope.architectures.sequence_models.pixel_model import PixelInput
 from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Row, Workplace
-from rankscope.experiments.sequence_entry import SequenceEntry, Steps
-from rankscope.experiments.sequence_tasks import CharacterTask, PixelTask, TranslationTask
+from rankscope.experiments.sequence_models import (
+    CharacterTask,
+    PixelTask,
+    SequenceEntry,
+    Steps,
+    TranslationTask,
+)
 from rankscope.separation.measuring.progress import Progress
 from rankscope.training import loop
 

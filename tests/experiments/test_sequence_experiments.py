@@ -4,13 +4,17 @@ from pathlib import Path
 import pytest
 
 from rankscope.experiments.attention_forms import ATTENTION_FORMS, FormEntry
+from rankscope.experiments.bottlenecks import EMBEDDING_BOTTLENECK, HEAD_BOTTLENECK, SIZE
 from rankscope.experiments.depth_width import DEPTH_WIDTH
-from rankscope.experiments.embedding_bottleneck import EMBEDDING_BOTTLENECK
 from rankscope.experiments.experiment import Experiment, Workplace
-from rankscope.experiments.head_bottleneck import HEAD_BOTTLENECK, SIZE
 from rankscope.experiments.rank_predicts_loss import RANK_PREDICTS_LOSS, RankEntry
-from rankscope.experiments.sequence_entry import SequenceEntry, Steps
-from rankscope.experiments.sequence_tasks import CharacterTask, PixelTask, TranslationTask
+from rankscope.experiments.sequence_models import (
+    CharacterTask,
+    PixelTask,
+    SequenceEntry,
+    Steps,
+    TranslationTask,
+)
 
 EXPERIMENTS = (
     DEPTH_WIDTH,

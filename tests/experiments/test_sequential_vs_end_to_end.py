@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from rankscope.experiments.experiment import Workplace
-from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol
+from rankscope.experiments.image_compression import DIGITS, SOURCE_RECIPE, Protocol
 from rankscope.experiments.sequential_vs_end_to_end import (
     SEQUENTIAL_VS_END_TO_END,
     SamplesEntry,
 )
-from rankscope.experiments.subject import DIGITS
 
 pytest.importorskip("sklearn")
 

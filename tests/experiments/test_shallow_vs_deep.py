@@ -1,19 +1,19 @@
 import pytest
 
-from rankscope.experiments.classifier_entry import ClassifierEntry
-from rankscope.experiments.shallow_vs_deep import (
+from rankscope.experiments.classifiers import (
     DIGITS,
-    DIGITS_PATCHES,
     FORMS,
+    MNIST_PATCHES,
     SHALLOW_VS_DEEP,
     SIZES,
+    SMALL_DIGITS_PATCHES,
+    ClassifierEntry,
     Form,
 )
-from rankscope.experiments.tt_mnist import MNIST_PATCHES
 
 
 def num_parameters(form: Form, budget: int) -> int:
-    features = (DIGITS_PATCHES if budget == DIGITS else MNIST_PATCHES)()
+    features = (SMALL_DIGITS_PATCHES if budget == DIGITS else MNIST_PATCHES)()
     return sum(parameter.numel() for parameter in form(features, num_classes=10).parameters())
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rankscope.experiments.teaching_regularizers import (
+from rankscope.experiments.teaching_training import (
     L1,
     L2,
     NUM_POINTS,

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from rankscope.constructions.dense import dense_layers
-from rankscope.constructions.sawtooth import depth_separation
+from rankscope.constructions.explicit_networks import depth_separation
 from rankscope.experiments.experiment import Workplace
-from rankscope.experiments.teaching_sawtooth import SAWTOOTH_RIVALS, SawtoothRival
+from rankscope.experiments.teaching_regions import SAWTOOTH_RIVALS, SawtoothRival
 from rankscope.separation.measuring.progress import Progress
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from rankscope.errors import TrainingError
-from rankscope.experiments.teaching_skip_connections import NUM_POINTS, spirals, train_deep
+from rankscope.experiments.teaching_training import NUM_SPIRAL_POINTS, spirals, train_deep
 
 
 def test_a_deep_network_learns_only_with_skips() -> None:
@@ -16,7 +16,7 @@ def test_a_deep_network_learns_only_with_skips() -> None:
 
 def test_spirals_are_balanced_and_inside_a_circle() -> None:
     points, labels = spirals(torch.Generator().manual_seed(0))
-    assert int(labels.sum()) == NUM_POINTS // 2
+    assert int(labels.sum()) == NUM_SPIRAL_POINTS // 2
     assert float(points.norm(dim=1).max()) <= 2.0
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.trained_spectrum import SpectrumSettings, evenly, spectrum_row
+from rankscope.experiments.sequence_models import SpectrumSettings, evenly, spectrum_row
 
 TOKENS = torch.randint(9, (12, 4), generator=torch.Generator().manual_seed(0))
 ONE = SpectrumSettings(num_inputs=12, num_outputs=1, epsilon=0.01)

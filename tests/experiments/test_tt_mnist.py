@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.experiments.classifier_entry import ClassifierEntry
+from rankscope.experiments.classifiers import TT_DIGITS, TT_MNIST, ClassifierEntry, learning_curves
 from rankscope.experiments.experiment import Entry, Row, Workplace
-from rankscope.experiments.tt_mnist import TT_DIGITS, TT_MNIST, learning_curves
 from rankscope.training.recipe import Constant
 
 

@@ -5,10 +5,14 @@ import torch
 
 from rankscope.architectures.models.catalogue import build
 from rankscope.errors import ExperimentError
-from rankscope.experiments.cifar10_compression import PUBLISHED
-from rankscope.experiments.comparison import compare
-from rankscope.experiments.subject import DIGITS, RESNET32
-from rankscope.experiments.uniform_compression import compress_uniformly, ranks_at_one_rate
+from rankscope.experiments.image_compression import (
+    DIGITS,
+    PUBLISHED,
+    RESNET32,
+    compare,
+    compress_uniformly,
+    ranks_at_one_rate,
+)
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import WeightShape
 

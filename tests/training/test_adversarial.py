@@ -5,10 +5,9 @@ from torch import nn
 from rankscope.errors import TrainingError
 from rankscope.robustness.attacks import Threat
 from rankscope.robustness.norms import L2, Linf
-from rankscope.training.adversarial import AdversarialLoss
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.loop import cross_entropy, fit
-from rankscope.training.margin_loss import MarginLoss
+from rankscope.training.losses import AdversarialLoss, MarginLoss
 from rankscope.training.recipe import Recipe
 
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.training.augmentation import IMAGENET_NORMALIZATION, Normalization, PadCropFlip
+from rankscope.training.batches import IMAGENET_NORMALIZATION, Normalization, PadCropFlip
 
 
 @settings(deadline=None)

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
-from rankscope.training.augmentation import PadCropFlip
-from rankscope.training.batches import TensorData, seed_of
+from rankscope.training.batches import PadCropFlip, TensorData, seed_of
 
 
 @settings(deadline=None)

@@ -2,7 +2,7 @@ import time
 
 import torch
 
-from rankscope.training.clock import working_seconds
+from rankscope.training.history import working_seconds
 
 
 def test_waiting_is_no_work() -> None:

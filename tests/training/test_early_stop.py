@@ -11,8 +11,7 @@ from torch import nn
 from rankscope.errors import TrainingError
 from rankscope.separation.measuring.progress import Progress
 from rankscope.training.batches import TensorData
-from rankscope.training.early_stop import EarlyStop, StopAt
-from rankscope.training.history import Record
+from rankscope.training.history import EarlyStop, Record, StopAt
 from rankscope.training.loop import cross_entropy, fit
 from rankscope.training.recipe import Recipe
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
 from rankscope.training.batches import TensorData
-from rankscope.training.label_noise import with_random_labels
+from rankscope.training.datasets import with_random_labels
 
 
 def labelled(count: int, classes: int) -> TensorData:

@@ -9,7 +9,7 @@ from torch import nn
 from rankscope.errors import TrainingError
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.loop import fit
-from rankscope.training.margin_loss import MarginLoss
+from rankscope.training.losses import MarginLoss
 from rankscope.training.recipe import Recipe
 
 

@@ -1,8 +1,7 @@
 import pytest
 
 from rankscope.errors import TrainingError
-from rankscope.training.piecewise_schedule import PiecewiseLinear
-from rankscope.training.recipe import Spent
+from rankscope.training.recipe import PiecewiseLinear, Spent
 
 
 @pytest.mark.parametrize(

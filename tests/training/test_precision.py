@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from rankscope.errors import TrainingError
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.loop import fit
-from rankscope.training.precision import Bfloat16, FullPrecision, has_bfloat16_units
-from rankscope.training.recipe import Recipe
+from rankscope.training.recipe import Bfloat16, FullPrecision, Recipe, has_bfloat16_units
 
 CPU = torch.device("cpu")
 
@@ -33,7 +32,7 @@ def train(recipe: Recipe) -> tuple[nn.Linear, set[torch.dtype]]:
 
 
 def test_weights_stay_in_their_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.training.precision.has_bfloat16_units", lambda device: True)
+    monkeypatch.setattr("rankscope.training.recipe.has_bfloat16_units", lambda device: True)
     model, seen = train(Recipe(precision=Bfloat16(), learning_rate=0.1))
     assert seen == {torch.bfloat16}
     assert model.weight.dtype == torch.float32
@@ -46,7 +45,7 @@ def test_weights_stay_in_their_precision(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_device_without_units_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rankscope.training.precision.has_bfloat16_units", lambda device: False)
+    monkeypatch.setattr("rankscope.training.recipe.has_bfloat16_units", lambda device: False)
     with pytest.raises(TrainingError, match="device 'cpu' has no bfloat16 units, so that mixed"):
         train(Recipe(precision=Bfloat16()))
 

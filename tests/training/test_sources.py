@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from rankscope.errors import DataError
-from rankscope.training.sources import RemoteFile, Source
+from rankscope.training.datasets import RemoteFile, Source
 
 pytest.importorskip("pooch")
 

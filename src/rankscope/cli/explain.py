@@ -26,7 +26,7 @@ def run(
         _list_topics(as_json=as_json)
         return
     from rankscope.constructions.topic import written
-    from rankscope.experiments.topics.catalogue import find_topic
+    from rankscope.experiments.catalogue import find_topic
 
     topic = find_topic(name)
     with console.working(f"running {name}"):
@@ -57,14 +57,15 @@ def run(
 
 
 def _list_topics(*, as_json: bool) -> None:
-    from rankscope.experiments.topics.catalogue import GROUPS
+    from rankscope.experiments.catalogue import TOPIC_GROUPS
 
     if as_json:
         groups = {
-            group: {topic.name: topic.title for topic in topics} for group, topics in GROUPS.items()
+            group: {topic.name: topic.title for topic in topics}
+            for group, topics in TOPIC_GROUPS.items()
         }
         console.print_json({"topics": groups})
         return
-    for number, (group, topics) in enumerate(GROUPS.items()):
+    for number, (group, topics) in enumerate(TOPIC_GROUPS.items()):
         print(f"\n{group}" if number else group)
         console.print_columns([(f"  {topic.name}", topic.title) for topic in topics])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.files import make_folder
-from rankscope.theorem import Theorem
+from rankscope.theorem import Status, Theorem
 
 Value = bool | int | float | str | list[int] | list[float]
 # Writes a picture to the path it is given; the ending chooses the format.
@@ -75,3 +75,19 @@ class Topic:
         for name, path in paths.items():
             shown.pictures[name](path)
         return paths
+
+
+# The lecture that most topics come from.
+
+
+LECTURE = "Diehl (2023), Building blocks of modern machine learning"
+
+
+def in_lecture(label: str, *assumptions: str) -> Theorem:
+    """A statement of the lecture whose proof is there, or is one line."""
+    return Theorem(LECTURE, label, None, assumptions)
+
+
+def recalled(citation: str, label: str, arxiv: str | None, *assumptions: str) -> Theorem:
+    """A statement of a paper, as recalled."""
+    return Theorem(citation, label, arxiv, assumptions, Status.RECALLED)

@@ -16,13 +16,14 @@ from rankscope.architectures.sequence_models.attention_forms import (
 )
 from rankscope.architectures.sequence_models.pixel_model import PixelInput
 from rankscope.architectures.sequence_models.shape import TransformerShape
-from rankscope.experiments.dot_figure import DotFigure
 from rankscope.experiments.experiment import Experiment, Row, Workplace
-from rankscope.experiments.sequence_entry import SequenceEntry, Steps
-from rankscope.experiments.sequence_tasks import (
+from rankscope.experiments.figures import DotFigure
+from rankscope.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
+    SequenceEntry,
     SequenceTask,
+    Steps,
     TranslationTask,
 )
 

@@ -10,12 +10,19 @@ Reference:
 
 from dataclasses import dataclass, replace
 
-from rankscope.experiments.comparison import compare
 from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
-from rankscope.experiments.line_figure import LineFigure
-from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol, repair
-from rankscope.experiments.subject import DIGITS, RESNET32, Subject, score
-from rankscope.experiments.uniform_compression import compress_uniformly
+from rankscope.experiments.figures import LineFigure
+from rankscope.experiments.image_compression import (
+    DIGITS,
+    RESNET32,
+    SOURCE_RECIPE,
+    Protocol,
+    Subject,
+    compare,
+    compress_uniformly,
+    repair,
+    score,
+)
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.separation.measuring.progress import Progress
 from rankscope.training.recipe import Recipe

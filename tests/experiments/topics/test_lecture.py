@@ -1,4 +1,4 @@
-from rankscope.experiments.topics.lecture import in_lecture, recalled
+from rankscope.constructions.topic import in_lecture, recalled
 
 
 def test_references_say_where_they_are_from() -> None:

@@ -5,26 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.constructions.sawtooth import depth_separation
-from rankscope.experiments.topics.catalogue import TOPICS
+from rankscope.constructions.explicit_networks import depth_separation
+from rankscope.experiments.catalogue import find_topic
 
 
 def test_the_worked_example_has_the_numbers_of_the_source() -> None:
-    numbers = TOPICS["attention-example"].run().numbers
+    numbers = find_topic("attention-example").run().numbers
     assert numbers["scores"] == [112.0, 96.0]
     assert numbers["divided by √64 = 8"] == [14.0, 12.0]
     assert numbers["weights"] == [0.88, 0.12]
 
 
 def test_a_trained_rival_stays_above_the_bound() -> None:
-    shown = TOPICS["sawtooth"].run()
+    shown = find_topic("sawtooth").run()
     distance = shown.measured["distance of a trained rival"]
     assert isinstance(distance, float)
     assert distance >= depth_separation(2).distance >= Fraction(1, 32)
 
 
 def test_operations_of_attention_are_the_polynomial_on_the_page() -> None:
-    numbers = TOPICS["multi-head-attention"].run().numbers
+    numbers = find_topic("multi-head-attention").run().numbers
     once, pairs = (
         numbers[name]
         for name in ("projections, per position", "scores and values, per pair of positions")
@@ -39,7 +39,7 @@ def test_operations_of_attention_are_the_polynomial_on_the_page() -> None:
     "name", ["softmax", "layer-normalization", "attention-lookup", "skip-connections"]
 )
 def test_pictures_are_drawn_under_the_topics_name(name: str, tmp_path: Path) -> None:
-    topic = TOPICS[name]
+    topic = find_topic(name)
     shown = topic.run()
     paths = topic.draw(shown, tmp_path / "new" / "folder")
     assert set(paths) == set(shown.pictures)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankscope.errors import DataError
-from rankscope.training.readers.cifar import read_cifar10
+from rankscope.training.datasets import read_cifar10
 
 
 def test_a_record_is_a_label_and_the_colours_one_after_the_other(tmp_path: Path) -> None:

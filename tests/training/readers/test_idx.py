@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DataError
-from rankscope.training.readers.idx import read_idx
+from rankscope.training.datasets import read_idx
 
 
 def idx_bytes(numbers: torch.Tensor) -> bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import DataError
-from rankscope.training.readers.sentence_pairs import read_scored_pairs, read_sentence_pairs
+from rankscope.training.text_data import read_scored_pairs, read_sentence_pairs
 
 
 def test_lines_are_paired_and_only_newlines_end_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.errors import DataError
-from rankscope.training.readers.text import END_OF_LINE, Vocabulary, read_text, words
+from rankscope.training.text_data import END_OF_LINE, Vocabulary, read_text, words
 
 
 @given(text=st.text())

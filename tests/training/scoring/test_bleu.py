@@ -3,7 +3,7 @@ import math
 import pytest
 
 from rankscope.errors import DataError
-from rankscope.training.scoring.bleu import bleu
+from rankscope.training.scoring import bleu
 
 REFERENCE = ["the", "cat", "sat", "on", "the", "mat", "today"]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import DataError
-from rankscope.training.scoring.classification import accuracy
+from rankscope.training.scoring import accuracy
 
 
 @settings(deadline=None, max_examples=25)

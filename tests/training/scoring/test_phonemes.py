@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rankscope.architectures.models.catalogue import build_trained
 from rankscope.architectures.models.letter_to_phoneme import PHONEMES
 from rankscope.errors import DataError
-from rankscope.training.scoring.phonemes import (
+from rankscope.training.scoring import (
     edit_distance,
     pronunciation_score,
     read_pronunciations,

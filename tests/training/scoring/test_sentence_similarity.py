@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rankscope.architectures.models.catalogue import build_trained
 from rankscope.architectures.models.wordpiece import WordPieces
 from rankscope.errors import DataError
-from rankscope.training.scoring.sentence_similarity import (
+from rankscope.training.scoring import (
     sentence_vectors,
     similarity_correlation,
 )

@@ -1,29 +1,224 @@
-"""Topics: distances between distributions, and how to walk downhill."""
+"""Topics: layers, losses and descent, regularizers and skip connections."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy
 import torch
+from torch import nn
 
-from rankscope.constructions.convex_problems import (
+from rankscope.constructions.activations import ACTIVATIONS, gelu_minimum, measure_activation
+from rankscope.constructions.blocks import branches, jacobian_range
+from rankscope.constructions.dense import Reals
+from rankscope.constructions.explicit_networks import two_five_one
+from rankscope.constructions.learning import (
+    CONVERGENCE,
+    Adam,
+    AveragedMomentum,
     ConvexProblem,
+    GradientDescent,
+    HeavyBall,
+    compare_distributions,
+    follow,
+    gradient_descent,
     least_squares,
     logistic_regression,
 )
-from rankscope.constructions.dense import Reals
-from rankscope.constructions.descent import CONVERGENCE, gradient_descent
-from rankscope.constructions.distances import compare_distributions
-from rankscope.constructions.optimizers import (
-    Adam,
-    AveragedMomentum,
-    GradientDescent,
-    HeavyBall,
-    follow,
+from rankscope.constructions.pictures import (
+    Axes,
+    draw_activations,
+    draw_binary_distances,
+    draw_curves,
+    draw_dead_units,
+    draw_descent,
+    draw_shared_matrices,
+    draw_ways,
 )
-from rankscope.constructions.pictures_descent import draw_descent, draw_ways
-from rankscope.constructions.pictures_distances import draw_binary_distances
-from rankscope.constructions.topic import Shown, Topic
-from rankscope.experiments.topics.lecture import in_lecture, recalled
+from rankscope.constructions.pictures_functions import draw_realizations, draw_two_five_one
+from rankscope.constructions.topic import Shown, Topic, Value, in_lecture, recalled
+from rankscope.constructions.weight_sharing import (
+    as_matrix,
+    shared_convolution,
+    shared_graph_layer,
+    shared_recurrence,
+)
+from rankscope.diagrams.drawing import draw
+from rankscope.diagrams.einsum import from_einsum
+from rankscope.diagrams.reading import from_module
+from rankscope.experiments.teaching_training import (
+    NOISE,
+    REGULARIZERS,
+    train,
+    train_deep,
+    train_until_dead,
+)
+
+# Topics: activations, dead units, the 2-5-1 network, weight sharing.
+
+
+# Neighbours are added up, then the same weights act at every node.
+GRAPH_LAYER = from_einsum("ij,jb,ab->ia", names=("A", "X", "W"), parameters=(2,))
+RATES = (0.1, 3.0, 30.0)
+
+
+def _activations() -> Shown:
+    numbers: dict[str, Value] = {}
+    for activation in ACTIVATIONS:
+        found, name = measure_activation(activation), activation.name
+        numbers[f"{name}: homogeneous"] = found.homogeneity_error < 1e-12
+        numbers[f"{name}: odd"] = found.oddness_error < 1e-12
+        numbers[f"{name}: monotone"] = activation.is_monotone
+        numbers[f"{name}: Lipschitz constant"] = activation.lipschitz_constant
+    least = gelu_minimum()
+    numbers["GELU is least at"] = least.low
+    numbers["GELU at its least"] = least.value
+    return Shown(numbers, pictures={"curves": draw_activations})
+
+
+def _dead_units() -> Shown:
+    runs = {rate: train_until_dead(rate=rate) for rate in RATES}
+    first = runs[RATES[0]].before
+    return Shown(
+        {"hidden units": first.num_units, "examples": first.num_examples},
+        measured={
+            "dead before training": first.num_dead,
+            **{
+                f"dead after training at rate {rate:g}": run.after.num_dead
+                for rate, run in runs.items()
+            },
+            **{f"accuracy at rate {rate:g}": run.accuracy for rate, run in runs.items()},
+        },
+        pictures={"activity": lambda path: draw_dead_units(runs[RATES[1]].after, path)},
+    )
+
+
+def _two_five_one() -> Shown:
+    networks = [two_five_one(seed) for seed in range(6)]
+    biased = [two_five_one(seed, bias_spread=0.5) for seed in range(6)]
+    return Shown(
+        {
+            "weights and biases": networks[0].num_parameters,
+            "regions without biases, at most": networks[0].most_regions,
+            "regions with biases, at most": biased[0].most_regions,
+            "regions of six networks without biases": [
+                network.regions.num_patterns for network in networks
+            ],
+            "regions of six networks with biases": [
+                network.regions.num_patterns for network in biased
+            ],
+        },
+        pictures={
+            "graph": lambda path: draw_two_five_one(networks[0], path),
+            "functions": lambda path: draw_realizations(networks[:4], path),
+            "functions-with-biases": lambda path: draw_realizations(biased[:4], path),
+            "diagram": lambda path: draw(from_module(networks[0].network, (1, 2)), path),
+        },
+    )
+
+
+def _weight_sharing() -> Shown:
+    ring = numpy.roll(numpy.eye(6), 1, axis=1)
+    matrices = {
+        "Convolution": shared_convolution(nn.Conv1d(1, 1, 3, bias=False), (1, 12)),
+        "Recurrence": shared_recurrence(nn.RNN(1, 2), 5),
+        "Graph layer": shared_graph_layer(ring + ring.T, numpy.ones((2, 2))),
+    }
+    numbers: dict[str, Value] = {}
+    for name, matrix in matrices.items():
+        numbers[f"{name}: shape"] = list(matrix.shape)
+        numbers[f"{name}: entries that are not always zero"] = matrix.num_entries
+        numbers[f"{name}: different weights"] = matrix.num_weights
+    return Shown(
+        numbers,
+        pictures={
+            "matrices": lambda path: draw_shared_matrices(matrices, path),
+            "graph-layer": lambda path: draw(GRAPH_LAYER, path),
+        },
+    )
+
+
+def _convolution_matrix() -> Shown:
+    layer = nn.Conv2d(1, 2, 3, stride=2, padding=1, bias=False).double()
+    inputs = torch.from_numpy(numpy.random.default_rng(0).normal(size=(1, 6, 6)))
+    matrix = as_matrix(layer, (1, 6, 6))
+    with torch.no_grad():
+        outputs = layer(inputs[None])[0].flatten()
+    error = numpy.abs(matrix @ inputs.flatten().numpy() - outputs.numpy()).max()
+    one = nn.Conv1d(1, 1, 3, bias=False).double()
+    with torch.no_grad():
+        one.weight.copy_(torch.tensor([[[1.0, 2.0, 3.0]]]))
+    banded = {
+        "stride 1": shared_convolution(one, (1, 8)),
+        "two dimensions, stride 2": shared_convolution(layer, (1, 6, 6)),
+    }
+    return Shown(
+        {
+            "kernel [1, 2, 3]: first row": as_matrix(one, (1, 6)).toarray()[0].tolist(),
+            "kernel [1, 2, 3]: last row": as_matrix(one, (1, 6)).toarray()[-1].tolist(),
+            "Conv2d(1, 2, 3, stride=2, padding=1) on 6 x 6: shape": list(matrix.shape),
+            "its entries": int(matrix.nnz),
+            "its weights": layer.weight.numel(),
+            "equal to the layer": bool(error < 1e-12),
+        },
+        pictures={
+            "bands": lambda path: draw_shared_matrices(banded, path),
+            "diagram": lambda path: draw(
+                from_module(nn.Conv2d(2, 3, 3, bias=False), (1, 2, 6, 6)), path
+            ),
+        },
+    )
+
+
+LAYERS = (
+    Topic(
+        "activations",
+        "Activation functions",
+        "Without activations a network would be one affine map. ReLU is positively homogeneous, "
+        "ReLU(αx) = α ReLU(x) for α > 0; the others are not. Tanh is odd and bounded, sigmoid "
+        "bounded, ELU monotone with the least value -1 out of reach; GELU is not monotone.",
+        in_lecture("section 1 and Remark 1.1"),
+        _activations,
+    ),
+    Topic(
+        "dead-units",
+        "Dead units",
+        "A ReLU unit that is at zero for all examples passes no gradient, so gradient descent "
+        "cannot bring it back. Long steps kill many. The picture shows for how many examples each "
+        "unit acts after training at rate 3.",
+        in_lecture("Remark 1.1"),
+        _dead_units,
+    ),
+    Topic(
+        "two-five-one",
+        "The network with sizes 2, 5, 1",
+        "Two inputs, five hidden units, one output: 21 numbers. Without biases all breaks are "
+        "lines through the origin and there are at most 10 regions; with biases at most 16.",
+        in_lecture("Example 1.2"),
+        _two_five_one,
+    ),
+    Topic(
+        "weight-sharing",
+        "Weight sharing in three forms",
+        "A convolution, a recurrence that is unrolled and a graph layer are dense layers whose "
+        "matrices repeat few weights in many places: along diagonals, in equal blocks, and as "
+        "adjacency times weights (A ⊗ W). Equal colours are one weight.",
+        in_lecture("section 1.1"),
+        _weight_sharing,
+    ),
+    Topic(
+        "convolution-matrix",
+        "A convolution as a matrix",
+        "A convolution is a dense layer with a sparse matrix, in which the kernel stands again "
+        "and again; stride moves it by more than one place, padding cuts it off at the ends and "
+        "dilation spreads it.",
+        in_lecture("section 1.1"),
+        _convolution_matrix,
+    ),
+)
+
+
+# Topics: distances between distributions, and how to walk downhill.
+
 
 MakeOptimizer = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 
@@ -186,3 +381,133 @@ LEARNING = (
         _adam,
     ),
 )
+
+
+# Topics that need a small training: regularizers and skip connections.
+
+
+SEEDS, DEPTH, FIRST_LOOK = 3, 24, 6
+
+
+class Residual(nn.Module):
+    """A branch, added to its input; for its diagram."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 16)
+        self.outer = nn.Linear(16, 16)
+
+    # To read the module, torch.fx passes a stand-in that is no tensor; hence Any.
+    def forward(self, inputs: Any) -> Any:
+        """The sum."""
+        return inputs + self.outer(self.inner(inputs).relu())
+
+
+def _regularizers() -> Shown:
+    runs = {each.name: [train(each, seed=seed) for seed in range(SEEDS)] for each in REGULARIZERS}
+    # The first steps are far off; early stopping walks as nothing does, weight decay as L2.
+    curves = {
+        name: (
+            found[0].steps[FIRST_LOOK:],
+            numpy.mean([run.test_losses[FIRST_LOOK:] for run in found], axis=0),
+        )
+        for name, found in runs.items()
+        if name not in {"weight decay", "early stopping"}
+    }
+    words = Axes("Error on other points, mean of 3 seeds", "steps", "mean squared error")
+    tests = {name: [run.test_losses[run.kept] for run in found] for name, found in runs.items()}
+    gap = numpy.abs(numpy.subtract(tests["L2"], tests["weight decay"])).max()
+    return Shown(
+        {
+            "seeds": SEEDS,
+            "variance of the noise": NOISE**2,
+            "weight decay and L2 give the same": bool(gap < 1e-9),
+        },
+        measured={
+            **{
+                f"{name}: error on the training points": float(
+                    numpy.mean([run.train_losses[run.kept] for run in found])
+                )
+                for name, found in runs.items()
+            },
+            **{
+                f"{name}: error on other points": float(numpy.mean(errors))
+                for name, errors in tests.items()
+            },
+            "L1: share of weights that are zero": float(
+                numpy.mean([run.zeros for run in runs["L1"]])
+            ),
+            "early stopping: steps": [float(run.steps[run.kept]) for run in runs["early stopping"]],
+        },
+        pictures={"errors": lambda path: draw_curves(curves, words, path)},
+    )
+
+
+def _skips() -> Shown:
+    runs = {skips: train_deep(depth=DEPTH, with_skips=skips) for skips in (False, True)}
+    names = {False: "without skips", True: "with skips"}
+    places = list(range(1, DEPTH + 1))
+    gradients = {names[skips]: (places, run.first_gradients) for skips, run in runs.items()}
+    losses = {
+        names[skips]: (list(range(len(run.losses))), run.losses) for skips, run in runs.items()
+    }
+    maps = branches(DEPTH, 16, generator=torch.Generator().manual_seed(0), gain=0.2)
+    inputs = torch.ones(16, dtype=torch.float64)
+    without, within = (jacobian_range(maps, inputs, with_skips=skips) for skips in names)
+    low, high = within.skip_bounds
+    return Shown(
+        {
+            "branches": DEPTH,
+            "without skips, a step of the input shrinks by more than 10^10": without.largest
+            < 1e-10,
+            "with skips, least and greatest singular value are inside the bounds": bool(
+                low <= within.smallest <= within.largest <= high
+            ),
+        },
+        measured={
+            "singular values of the derivative, with skips": [within.smallest, within.largest],
+            "their bounds": [low, high],
+            "first gradient of the first branch, without skips": runs[False].first_gradients[0],
+            "first gradient of the first branch, with skips": runs[True].first_gradients[0],
+            "accuracy after 100 steps, without skips": runs[False].accuracy,
+            "accuracy after 100 steps, with skips": runs[True].accuracy,
+        },
+        pictures={
+            "gradients": lambda path: draw_curves(
+                gradients,
+                Axes("First gradient of each branch", "branch", "norm", is_log_up=True),
+                path,
+            ),
+            "losses": lambda path: draw_curves(
+                losses, Axes(f"{DEPTH} branches learn two spirals", "step", "loss"), path
+            ),
+            "diagram": lambda path: draw(from_module(Residual().eval(), (1, 16)), path),
+        },
+    )
+
+
+TRAINING = (
+    Topic(
+        "regularizers",
+        "Regularizers: L1, L2, weight decay, dropout, early stopping",
+        "A network with more weights than points can learn noise by heart. An L1 penalty makes "
+        "weights exactly zero; an L2 penalty makes them small, and for plain gradient descent is "
+        "the same as weight decay, step by step (not so for Adam); dropout leaves out half of the "
+        "units each time; early stopping takes the best network on held-out points. Here 40 noisy "
+        "points with 20 inputs, of which 3 matter, and 64 hidden units.",
+        in_lecture("section 1.6 (a list)"),
+        _regularizers,
+    ),
+    Topic(
+        "skip-connections",
+        "Skip connections",
+        "With skips the derivative of each block is I + J instead of J. If the norms of all J are "
+        "below 1, all singular values of the whole are between the products of 1 - ‖J‖ and of 1 + "
+        "‖J‖: nothing is lost on the way. Without skips norms multiply: signal and gradients of "
+        "deep networks fade unless every layer is scaled just right.",
+        recalled("He, Zhang, Ren & Sun (2016)", "section 3", "1512.03385", "equal sizes"),
+        _skips,
+    ),
+)
+
+TOPICS = {topic.name: topic for topic in (*LAYERS, *LEARNING, *TRAINING)}
