@@ -1,12 +1,10 @@
 import numpy
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
-from torch import nn
 
-from rankscope.constructions.obstructions import polynomial_barrier, polynomial_network
+from rankscope.constructions.obstructions import polynomial_barrier
 from rankscope.errors import ConstructionError
 
 
@@ -38,21 +36,6 @@ def test_monic_powers_are_as_far_away_as_chebyshev_found() -> None:
         assert found.lower == pytest.approx(2.0**-degree, rel=1e-5)
 
 
-@settings(deadline=None)
-@given(st.lists(st.floats(-3, 3), min_size=1, max_size=6), st.floats(1, 3))
-def test_every_polynomial_is_a_network_with_a_power_as_activation(
-    coefficients: list[float], leading: float
-) -> None:
-    polynomial = Polynomial([*coefficients, leading])
-    network = polynomial_network(polynomial)
-    points = torch.linspace(-1, 1, 50, dtype=torch.float64)
-    first = network[0]
-    assert isinstance(first, nn.Linear)
-    assert first.out_features == len(coefficients) + 1
-    values = network(points[:, None])[:, 0].detach().numpy()
-    numpy.testing.assert_allclose(values, polynomial(points.numpy()), atol=1e-8)
-
-
 def test_requests_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConstructionError, match=r"upwards, got 1.0 to 0.0"):
         polynomial_barrier(numpy.abs, 1.0, 0.0, degree=1)
@@ -60,5 +43,3 @@ def test_requests_that_make_no_sense_are_refused() -> None:
         polynomial_barrier(numpy.abs, 0.0, 1.0, degree=61)
     with pytest.raises(ConstructionError, match=r"values must be finite, got nan"):
         polynomial_barrier(lambda x: x * numpy.nan, 0.0, 1.0, degree=1)
-    with pytest.raises(ConstructionError, match=r"at least 1, got 0"):
-        polynomial_network(Polynomial([1.0]))

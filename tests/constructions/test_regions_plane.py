@@ -2,13 +2,12 @@ from itertools import pairwise
 
 import numpy
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.constructions.strategies import points_in_square, random_network, sampled_patterns
 
 from rankscope.constructions.dense import Box, DenseLayer, evaluate, relu_network
-from rankscope.constructions.regions import on_plane, product_upper_bound, regions_in_plane
+from rankscope.constructions.regions import product_upper_bound, regions_in_plane
 from rankscope.constructions.regions_space import regions_in_space
 from rankscope.errors import ConstructionError, TooLargeError
 
@@ -104,19 +103,6 @@ def test_equal_functions_that_do_not_touch_are_two_pieces() -> None:
     hat = relu_network([hidden, DenseLayer(numpy.array([[1.0, -2.0, 1.0]]), numpy.zeros(1))])
     found = regions_in_plane(hat, SQUARE)
     assert (found.num_patterns, found.num_affine_pieces) == (4, 4)
-
-
-def test_a_plane_through_more_inputs_sees_the_same_values(generator: torch.Generator) -> None:
-    network = random_network(5, 4, 3, 1, seed=0)
-    draw = numpy.random.default_rng(0)
-    origin, directions = draw.standard_normal(5), draw.standard_normal((2, 5))
-    places = draw.standard_normal((20, 2))
-    flat = evaluate(on_plane(network, origin, directions), places)
-    numpy.testing.assert_allclose(flat, evaluate(network, origin + places @ directions), atol=1e-12)
-    with pytest.raises(
-        ConstructionError, match=r"origin of shape \(5,\) .* got \(2,\) and \(2, 5\)"
-    ):
-        on_plane(network, origin[:2], directions)
 
 
 def test_other_dimensions_are_refused() -> None:

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings, strategies
 from torch import nn
 
+from rankscope.constructions.dense import Reals
 from rankscope.constructions.weight_sharing import (
     shared_graph_layer,
     shared_recurrence,
-    unrolled_states,
 )
 from rankscope.errors import ConstructionError
 
@@ -29,15 +29,22 @@ def test_one_dense_layer_applied_at_every_step_is_the_recurrence(
     initial = torch.randn(1, hidden, dtype=torch.float64)
     with torch.no_grad():
         wanted = layer(sequence, initial)[0].numpy()
-    found = unrolled_states(layer, sequence.numpy(), initial.numpy())
-    numpy.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
-    # All steps at once, from the states that are right.
-    before = numpy.concatenate([initial.numpy(), wanted[:-1]]).ravel()
-    together = shared_recurrence(layer, num_steps)(
-        numpy.concatenate([before, sequence.numpy().ravel()])[None]
-    )
+    matrix = shared_recurrence(layer, num_steps)
     activate = numpy.tanh if kind == "tanh" else lambda values: numpy.maximum(values, 0)
-    numpy.testing.assert_allclose(activate(together).reshape(wanted.shape), wanted, atol=1e-12)
+
+    def renewed(states: Reals) -> Reals:
+        before = numpy.concatenate([initial.numpy(), states[:-1]]).ravel()
+        outputs = matrix(numpy.concatenate([before, sequence.numpy().ravel()])[None])
+        values: Reals = activate(outputs).reshape(wanted.shape)
+        return values
+
+    # Each time one more state is right, whatever they were before.
+    states = numpy.zeros_like(wanted)
+    for _ in range(num_steps):
+        states = renewed(states)
+    numpy.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-12)
+    # All steps at once, from the states that are right.
+    numpy.testing.assert_allclose(renewed(wanted), wanted, atol=1e-12)
 
 
 def test_blocks_of_a_recurrence_are_the_same_matrix_again_and_again() -> None:

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
-from rankscope.training.recipe import Constant, Cosine, Recipe, Spent, Steps, TimedCosine
+from rankscope.training.recipe import Constant, Cosine, Recipe, Spent, TimedCosine
 
 
 @given(share=st.floats(0, 1), seconds=st.floats(0, 1))
 def test_schedules_lie_between_zero_and_one(share: float, seconds: float) -> None:
     spent = Spent(epoch=0, steps=share, seconds=seconds)
-    for schedule in (Constant(), Cosine(), TimedCosine(), Steps((0, 5))):
+    for schedule in (Constant(), Cosine(), TimedCosine()):
         assert 0 <= schedule.factor(spent) <= 1
     assert TimedCosine().factor(spent) <= Cosine().factor(spent)
 
@@ -23,12 +23,6 @@ def test_a_cosine_begins_at_one_and_ends_at_zero() -> None:
     assert Cosine().factor(Spent(0, 0.0, 0.0)) == 1
     assert Cosine().factor(Spent(9, 1.0, 0.0)) == 0
     assert TimedCosine().factor(Spent(0, 0.1, 1.0)) == 0
-
-
-def test_steps_multiply_when_their_epoch_begins() -> None:
-    schedule = Steps((2, 4), 0.5)
-    factors = [schedule.factor(Spent(epoch, 0.0, 0.0)) for epoch in range(5)]
-    assert factors == [1, 1, 0.5, 0.5, 0.25]
 
 
 @pytest.mark.parametrize(

@@ -354,11 +354,6 @@ def _derivative(function: Branch, inputs: Tensor) -> Tensor:
 # Regularizers from their formulas: penalties, weight decay, dropout, early stopping.
 
 
-def l1_penalty(parameters: Sequence[Tensor]) -> Tensor:
-    """The sum of absolute values; its slope does not fade near zero, so weights become zero."""
-    return torch.stack([parameter.abs().sum() for parameter in parameters]).sum()
-
-
 def l2_penalty(parameters: Sequence[Tensor]) -> Tensor:
     """Half the sum of squares, whose gradient is the parameters themselves."""
     return torch.stack([parameter.square().sum() for parameter in parameters]).sum() / 2
@@ -376,20 +371,6 @@ def soft_threshold(values: Tensor, threshold: float) -> Tensor:
         [-2.0, 0.0, 1.0]
     """
     return values.sign() * (values.abs() - threshold).clamp(min=0.0)
-
-
-def decayed_step(parameter: Tensor, gradient: Tensor, *, rate: float, decay: float) -> Tensor:
-    r"""Gradient descent with weight decay; the same as with the L2 penalty, step by step.
-
-    .. math:: \theta_{t+1} = (1 - \eta \lambda)\, \theta_t - \eta \nabla C(\theta_t)
-
-    With Adam the two differ: there the penalty's gradient is divided by the root of the second
-    moment, and decay is not (AdamW).
-
-    Reference:
-        Loshchilov & Hutter (2019), Proposition 1, arXiv:1711.05101.
-    """
-    return (1 - rate * decay) * parameter - rate * gradient
 
 
 def dropout(values: Tensor, is_kept: Tensor, *, probability: float) -> Tensor:

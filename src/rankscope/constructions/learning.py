@@ -29,27 +29,6 @@ class TotalVariation:
     event: tuple[int, ...]
 
 
-def lp_distance(first: Distribution, second: Distribution, *, power: float) -> float:
-    r"""The metric of L^p; `power` may be infinite.
-
-    .. math:: d_{L^p}(P, Q) = \Bigl(\sum_i |P(i) - Q(i)|^p\Bigr)^{1/p}
-
-    Example:
-        >>> lp_distance([0.5, 0.5], [1.0, 0.0], power=1.0)
-        1.0
-
-    Raises:
-        ConstructionError: if an argument is no distribution, the sizes differ, or power < 1.
-    """
-    left, right = _pair("lp_distance", first, second)
-    if not power >= 1:
-        raise ConstructionError(
-            f"lp_distance needs a power of at least 1, got {power}: below 1 the triangle "
-            "inequality fails."
-        )
-    return _lp(left - right, power)
-
-
 def _lp(differences: Reals, power: float) -> float:
     sizes = numpy.abs(differences)
     largest = float(sizes.max())

@@ -4,10 +4,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
 
 import numpy
-import torch
 from numpy.polynomial import Chebyshev, Polynomial
 from torch import nn
 
@@ -149,43 +147,6 @@ def _divided_difference(points: Reals, values: Reals) -> float:
     terms = [w * Fraction(v) for w, v in zip(weights, values.tolist(), strict=True)]
     found = abs(sum(terms, Fraction(0))) / sum(map(abs, weights), Fraction(0))
     return max(0.0, float(numpy.nextafter(float(found), -numpy.inf)))
-
-
-class Power(nn.Module):
-    """The activation t -> t^exponent."""
-
-    def __init__(self, exponent: int) -> None:
-        super().__init__()
-        self.exponent = exponent
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Raise each entry to the power."""
-        return inputs**self.exponent
-
-
-def polynomial_network(polynomial: Polynomial) -> nn.Sequential:
-    """A network with activation t^N and N + 1 hidden units that equals a polynomial of degree N.
-
-    The powers (x + b_i)^N with different b_i are a basis of the polynomials of degree N, so that
-    nearly best errors are reached by networks, not by polynomials only.
-
-    Raises:
-        ConstructionError: if the polynomial is constant.
-    """
-    plain = polynomial.convert(domain=[-1, 1], window=[-1, 1]).coef
-    degree = len(plain) - 1
-    if degree < 1:
-        raise ConstructionError("polynomial_network needs a degree of at least 1, got 0.")
-    shifts = numpy.cos(numpy.pi * (numpy.arange(degree + 1) + 0.5) / (degree + 1))
-    columns = numpy.stack([comb(degree, j) * shifts ** (degree - j) for j in range(degree + 1)])
-    heights = numpy.linalg.solve(columns, numpy.asarray(plain, dtype=float))
-    first = nn.Linear(1, degree + 1, dtype=torch.float64)
-    last = nn.Linear(degree + 1, 1, bias=False, dtype=torch.float64)
-    with torch.no_grad():
-        first.weight.fill_(1.0)
-        first.bias.copy_(torch.from_numpy(shifts))
-        last.weight.copy_(torch.from_numpy(heights[None, :]))
-    return nn.Sequential(first, Power(degree), last)
 
 
 # Functions on the plane that no network with one hidden layer equals, with a certificate.

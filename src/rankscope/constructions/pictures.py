@@ -474,4 +474,4 @@ def draw_ways(problem: ConvexProblem, ways: Mapping[str, Reals], path: Path | st
 
 def _require(who: str, count: int) -> None:
     if not 1 <= count <= len(RULE_COLOURS):
-        raise ConstructionError(f"{who} draws 1 to {len(COLOURS)} curves, got {count}.")
+        raise ConstructionError(f"{who} draws 1 to {len(RULE_COLOURS)} curves, got {count}.")

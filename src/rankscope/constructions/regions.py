@@ -18,7 +18,6 @@ from rankscope.constructions.dense import (
     Reals,
     dense_layers,
     rational,
-    relu_network,
     require_finite,
 )
 from rankscope.constructions.piecewise_linear import PiecewiseLinear
@@ -464,27 +463,6 @@ def regions_in_plane(network: nn.Module, box: Box, *, max_regions: int = 200_000
         _pieces(regions, neighbours),
         min(region.polygon.inner_radius for region in regions),
     )
-
-
-def on_plane(network: nn.Module, origin: Reals, directions: Reals) -> nn.Sequential:
-    """A network with more inputs, restricted to a plane: (s, t) -> origin + s u + t v.
-
-    Args:
-        network: any number of inputs.
-        origin: the point at (0, 0).
-        directions: u and v, one in each row.
-
-    Raises:
-        ConstructionError: if the vectors do not fit the network.
-    """
-    layers = dense_layers(network)
-    inputs = layers[0].weight.shape[1]
-    if origin.shape != (inputs,) or directions.shape != (2, inputs):
-        raise ConstructionError(
-            f"on_plane: a network with {inputs} inputs needs an origin of shape ({inputs},) and "
-            f"directions of shape (2, {inputs}), got {origin.shape} and {directions.shape}."
-        )
-    return relu_network([layers[0].after(DenseLayer(directions.T, origin)), *layers[1:]])
 
 
 class _Cuts:

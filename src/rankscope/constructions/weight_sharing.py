@@ -341,34 +341,6 @@ def shared_recurrence(layer: nn.Module, num_steps: int) -> SharedMatrix:
     )
 
 
-def unrolled_states(layer: nn.Module, inputs: Reals, initial: Reals) -> Reals:
-    """The states of a recurrence, by one dense layer that is applied once for each step.
-
-    The layer maps (h_0, …, h_T, x) to itself with h_1, …, h_T renewed. Each time one more state is
-    right, whatever they were before; after T times all are.
-
-    Args:
-        layer: an `nn.RNN` of one layer and one direction.
-        inputs: (steps, inputs).
-        initial: h_0.
-
-    Raises:
-        ConstructionError: as `shared_recurrence`.
-    """
-    matrix = shared_recurrence(layer, len(inputs))
-    recurrence = _recurrence(layer, len(inputs))
-    activation = numpy.tanh if recurrence.nonlinearity == "tanh" else _relu
-    states = numpy.zeros((len(inputs), recurrence.hidden_size))
-    for _ in range(len(inputs)):
-        before = numpy.concatenate([initial.ravel(), states[:-1].ravel(), inputs.ravel()])
-        states = activation(matrix(before[None])).reshape(states.shape)
-    return states
-
-
-def _relu(values: Reals) -> Reals:
-    return numpy.maximum(values, 0.0)
-
-
 def _recurrence(layer: nn.Module, num_steps: int) -> nn.RNN:
     # Also a subclass may be meant otherwise: exactly this class.
     if type(layer) is not nn.RNN or layer.num_layers != 1 or layer.bidirectional:

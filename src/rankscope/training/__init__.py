@@ -7,6 +7,7 @@ from rankscope.training.processes import FabricProcesses, OneProcess
 from rankscope.training.recipe import (
     SGD,
     Adam,
+    Bfloat16,
     Constant,
     Cosine,
     PiecewiseLinear,
@@ -18,6 +19,7 @@ __all__ = [
     "SGD",
     "Adam",
     "Batch",
+    "Bfloat16",
     "Constant",
     "Cosine",
     "EarlyStop",

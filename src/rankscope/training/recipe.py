@@ -163,22 +163,6 @@ class TimedCosine(Schedule):
 
 
 @dataclass(frozen=True)
-class Steps(Schedule):
-    """The rate is multiplied by `multiplier` when each of these epochs (from 0) begins.
-
-    Example:
-        >>> Steps((10, 20), 0.5).factor(Spent(epoch=20, steps=0.7, seconds=0.0))
-        0.25
-    """
-
-    epochs: tuple[int, ...]
-    multiplier: float = 0.1
-
-    def factor(self, spent: Spent) -> float:
-        return float(self.multiplier ** sum(spent.epoch >= epoch for epoch in self.epochs))
-
-
-@dataclass(frozen=True)
 class Recipe:
     """Everything that decides how a run goes, besides the model, the loss and the data.
 
