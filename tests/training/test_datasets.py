@@ -36,10 +36,10 @@ def test_digits_are_split_as_the_embedded_network_was_trained() -> None:
     digits = load_data_set("digits")
     assert (len(digits.train), len(digits.test), digits.num_classes) == (1437, 360, 10)
     assert digits.train.inputs.shape[1:] == (1, 8, 8)
-    from rankscope.auditing.embedded.digits_network import trained_digits_network
+    from rankscope.architectures.models.catalogue import build_trained
 
     with torch.no_grad():
-        guesses = trained_digits_network()(digits.test.inputs).argmax(dim=1)
+        guesses = build_trained("digits")(digits.test.inputs).argmax(dim=1)
     # What the manifest of the embedded network says, on images it has not seen.
     assert round(float((guesses == digits.test.targets).double().mean()), 4) == 0.9889
 
