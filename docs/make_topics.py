@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankscope.constructions.topic import Shown, Topic, Value, written
+from rankscope.constructions.topic import Topic, TopicResult, Value, format_value
 from rankscope.experiments.catalogue import TOPIC_GROUPS, TOPICS, find_topic
 from rankscope.files import write_atomically
 
@@ -16,24 +16,24 @@ FOLDER = Path(__file__).parent / "topics"
 _MEASURED = re.compile(r"<!-- measured -->\n.*?<!-- end of measured -->\n", re.DOTALL)
 
 
-def page(topic: Topic, shown: Shown) -> str:
+def page(topic: Topic, result: TopicResult) -> str:
     """One topic as Markdown."""
     reference = topic.reference
     lines = [f"# {topic.title}", "", topic.statement, "", f"Reference: {reference}."]
     if reference.assumptions:
         lines += ["", f"Assumes: {'; '.join(reference.assumptions)}."]
     lines += ["", "```", f"rankscope explain {topic.name}", "```", ""]
-    lines += _table(shown.numbers)
-    if shown.measured:
+    lines += _table(result.numbers)
+    if result.measured:
         lines += ["<!-- measured -->", "Measured on the machine that made this page:", ""]
-        lines += [*_table(shown.measured), "<!-- end of measured -->", ""]
-    for name in shown.pictures:
+        lines += [*_table(result.measured), "<!-- end of measured -->", ""]
+    for name in result.pictures:
         lines += [f"![{topic.title}: {name}]({topic.name}-{name}.svg)", ""]
     return "\n".join(lines)
 
 
 def _table(numbers: Mapping[str, Value]) -> list[str]:
-    rows = [(_cell(name), _cell(written(value))) for name, value in numbers.items()]
+    rows = [(_cell(name), _cell(format_value(value))) for name, value in numbers.items()]
     return ["| what | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
 
 
@@ -67,9 +67,9 @@ def main() -> None:
     """Run every topic, draw its pictures and write its page."""
     FOLDER.mkdir(exist_ok=True)
     for topic in map(find_topic, TOPICS):
-        shown = topic.run()
-        topic.draw(shown, FOLDER)
-        write_atomically(FOLDER / f"{topic.name}.md", page(topic, shown).encode())
+        result = topic.run()
+        topic.draw(result, FOLDER)
+        write_atomically(FOLDER / f"{topic.name}.md", page(topic, result).encode())
     write_atomically(FOLDER / "README.md", index().encode())
 
 

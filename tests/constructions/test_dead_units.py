@@ -84,6 +84,7 @@ def test_a_dead_unit_gets_no_gradient_and_a_living_one_does() -> None:
 
 def test_units_of_the_embedded_network_are_channels() -> None:
     network, images = build_trained("digits"), numbers(11, 1, 8, 8).abs()
+    assert isinstance(network, DigitsNetwork)
     found = dead_units(network, images, batch_size=4)
     active = (network.conv1(images) > 0).double().mean(dim=(0, 2, 3))
     assert [(each.name, len(each.activity)) for each in found.layers] == [

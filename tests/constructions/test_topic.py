@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.constructions.topic import Shown, Topic, Value, written
+from rankscope.constructions.topic import Topic, TopicResult, Value, format_value
 from rankscope.errors import OutputError
 from rankscope.theorem import Theorem
 
@@ -11,7 +11,7 @@ def write(path: Path) -> None:
     path.write_text("picture")
 
 
-SHOWN = Shown({"number": 1}, pictures={"first": write, "second": write})
+SHOWN = TopicResult({"number": 1}, pictures={"first": write, "second": write})
 TOPIC = Topic("name", "Title", "Statement.", Theorem("Nobody", "1", None, ()), lambda: SHOWN)
 
 
@@ -40,4 +40,4 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_written_with_four_digits(value: Value, text: str) -> None:
-    assert written(value) == text
+    assert format_value(value) == text

@@ -3,17 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.experiments.cp_networks import CP_LAYERS_ACCURACY, AccuracyEntry, CPSubject
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.cp_networks import CP_LAYERS_ACCURACY, AccuracyEntry, TrainingWorkload
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.training.recipe import Recipe
 
 ENTRY = AccuracyEntry(
-    CPSubject("digits", 60, width=4), Recipe(epochs=3, batch_size=20, learning_rate=1e-2)
+    TrainingWorkload("digits", 60, width=4), Recipe(epochs=3, batch_size=20, learning_rate=1e-2)
 )
 
 
 def run(entry: AccuracyEntry, folder: Path) -> Row:
-    return entry.run(Workplace(folder, None, 60.0))
+    return entry.run(RunContext(folder, None, 60.0))
 
 
 def test_a_row_follows_from_its_seed(tmp_path: Path) -> None:
@@ -31,5 +31,5 @@ def test_every_network_is_compared_with_its_plain_twin() -> None:
         for plain, factorized in zip(entries[::2], entries[1::2], strict=True):
             assert isinstance(plain, AccuracyEntry)
             assert isinstance(factorized, AccuracyEntry)
-            twin = replace(plain.subject, is_cp=True)
-            assert replace(plain, subject=twin) == factorized
+            twin = replace(plain.workload, is_cp=True)
+            assert replace(plain, workload=twin) == factorized

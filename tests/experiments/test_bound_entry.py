@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from rankscope.experiments.cp_networks import CPSubject
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.cp_networks import TrainingWorkload
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.experiments.generalization_bounds import BoundEntry, correlations, draw_bounds
 from rankscope.generalization.analysis import Options
 from rankscope.training.recipe import Recipe
 
 ENTRY = BoundEntry(
     "small",
-    CPSubject("digits", 20, width=2),
+    TrainingWorkload("digits", 20, width=2),
     Recipe(epochs=5, batch_size=10, learning_rate=1e-2),
     every=1,
 )
@@ -23,7 +23,7 @@ ENTRY = BoundEntry(
 @pytest.fixture(scope="module")
 def row(tmp_path_factory: pytest.TempPathFactory) -> Row:
     folder: Path = tmp_path_factory.mktemp("row")
-    return {"setting": "small", "seed": 0, **ENTRY.run(Workplace(folder, None, 60.0))}
+    return {"setting": "small", "seed": 0, **ENTRY.run(RunContext(folder, None, 60.0))}
 
 
 def test_a_row_has_the_last_measurement_and_all_curves(row: Row) -> None:
@@ -70,6 +70,6 @@ def test_noise_changes_what_is_learned_but_not_what_is_tested(tmp_path: Path) ->
     searches = {"triangle": Options(num_jacobians=2)}
     recipe = replace(ENTRY.recipe, epochs=4)
     noisy = replace(ENTRY, noise=1.0, recipe=recipe, searches=searches)
-    found = noisy.run(Workplace(tmp_path, None, 60.0))
+    found = noisy.run(RunContext(tmp_path, None, 60.0))
     assert found["samples"] == 20
     assert isinstance(found["test error"], float)

@@ -14,7 +14,7 @@ from rankscope.experiments.classifiers import (
     odd_even_rank,
     percent_right,
 )
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.training.batches import TensorData
 from rankscope.training.recipe import Recipe
 
@@ -31,7 +31,7 @@ ENTRY = ClassifierEntry(
 
 
 def run(entry: ClassifierEntry, folder: Path) -> Row:
-    return entry.run(Workplace(folder, None, 60.0))
+    return entry.run(RunContext(folder, None, 60.0))
 
 
 def test_a_row_has_accuracies_after_every_epoch_and_what_was_published(tmp_path: Path) -> None:

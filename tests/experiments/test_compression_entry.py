@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import DataError, ExperimentError
-from rankscope.experiments.experiment import Workplace
+from rankscope.experiments.experiment import RunContext
 from rankscope.experiments.image_compression import (
     CIFAR10_COMPRESSION,
     DIGITS,
@@ -30,26 +30,26 @@ def number(value: object) -> float:
 
 
 def test_the_dense_network_scores_as_its_manifest_says(tmp_path: Path) -> None:
-    row = DenseEntry(DIGITS).run(Workplace(tmp_path, None, 60.0))
+    row = DenseEntry(DIGITS).run(RunContext(tmp_path, None, 60.0))
     assert (row["kept"], row["accuracy"]) == (13_824, 98.89)
 
 
 def test_a_repair_by_stages_brings_accuracy_back(tmp_path: Path) -> None:
     entry = UniformEntry(DIGITS, 0.1, "svd", recipe=SHORT)
     assert entry.name == "svd-10"
-    row = entry.run(Workplace(tmp_path, None, 60.0))
+    row = entry.run(RunContext(tmp_path, None, 60.0))
     assert number(row["share"]) <= 0.1
     assert number(row["accuracy"]) > number(row["accuracy before"])
     assert row["samples"] == 2 * 2 * 1437  # two epochs in each of two stages
     # Called again, it finds both stages finished and gives the same.
-    again = entry.run(Workplace(tmp_path, None, 60.0))
+    again = entry.run(RunContext(tmp_path, None, 60.0))
     assert (again["accuracy"], again["samples"]) == (row["accuracy"], row["samples"])
 
 
 def test_the_best_row_keeps_no_more_than_the_others(tmp_path: Path) -> None:
     last = Recipe(epochs=2, batch_size=64, learning_rate=2e-3, schedule=Cosine())
     entry = PlannedEntry(DIGITS, 0.1, sequential=SHORT, end_to_end=last)
-    row = entry.run(Workplace(tmp_path, None, 60.0))
+    row = entry.run(RunContext(tmp_path, None, 60.0))
     assert entry.name == "best-10"
     assert number(row["kept"]) <= 0.1 * 13_824
     assert str(row["format"]).startswith("planned: ")
@@ -59,7 +59,7 @@ def test_the_best_row_keeps_no_more_than_the_others(tmp_path: Path) -> None:
 
 def test_an_entry_without_time_to_train_says_so(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=r"svd-10: of its 1e-06 seconds, \d+ were spent"):
-        UniformEntry(DIGITS, 0.1, "svd").run(Workplace(tmp_path, None, 1e-6))
+        UniformEntry(DIGITS, 0.1, "svd").run(RunContext(tmp_path, None, 1e-6))
 
 
 def test_without_the_data_an_entry_says_how_to_get_them(
@@ -67,7 +67,7 @@ def test_without_the_data_an_entry_says_how_to_get_them(
 ) -> None:
     monkeypatch.delenv("RANKSCOPE_DATA", raising=False)
     with pytest.raises(DataError, match=r"resnet32.*--data or RANKSCOPE_DATA"):
-        UniformEntry(RESNET32, 0.1, "svd").run(Workplace(tmp_path, None, 60.0))
+        UniformEntry(RESNET32, 0.1, "svd").run(RunContext(tmp_path, None, 60.0))
 
 
 def test_every_published_cell_has_an_entry_besides_dense_and_best() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.cp_networks import CPSubject, inputs_and_labels, small_network
+from rankscope.experiments.cp_networks import TrainingWorkload, inputs_and_labels, small_network
 from rankscope.training.batches import PadCropFlip, TensorData
 from rankscope.training.datasets import DataSet
 
@@ -24,7 +24,7 @@ def counted(model: nn.Module) -> int:
 @pytest.mark.parametrize("width", [4, 16, 32])
 def test_both_forms_have_as_many_parameters_up_to_rounding_of_ranks(width: int) -> None:
     plain, factorized = (
-        counted(CPSubject("digits", is_cp=is_cp, width=width).network(images(), 0))
+        counted(TrainingWorkload("digits", is_cp=is_cp, width=width).network(images(), 0))
         for is_cp in (False, True)
     )
     # Two layers, each off by at most half a component and one number for each component.
@@ -37,7 +37,7 @@ def test_both_forms_start_with_the_variance_of_he() -> None:
     for is_cp in (False, True):
         squares = []
         for seed in range(20):
-            model = CPSubject("digits", is_cp=is_cp, width=16).network(images(), seed)
+            model = TrainingWorkload("digits", is_cp=is_cp, width=16).network(images(), seed)
             layer = [module for module in model.children() if hasattr(module, "bias")][1]
             weight = layer.weight if isinstance(layer, nn.Conv2d) else layer.to_dense().weight  # type: ignore[operator]
             assert isinstance(weight, torch.Tensor)
@@ -55,23 +55,25 @@ def test_images_are_halved_while_three_places_are_left(side: int, places: int) -
     assert model(torch.rand(2, 1, side, side)).shape == (2, 10)
 
 
-def test_only_regularized_subjects_have_dropout() -> None:
+def test_only_regularized_workloads_have_dropout() -> None:
     for is_regularized in (False, True):
-        model = CPSubject("digits", is_regularized=is_regularized).network(images(), 0)
+        model = TrainingWorkload("digits", is_regularized=is_regularized).network(images(), 0)
         assert any(isinstance(module, nn.Dropout) for module in model.modules()) == is_regularized
 
 
-def test_only_regularized_subjects_are_augmented(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_regularized_workloads_are_augmented(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "rankscope.experiments.cp_networks.load_data_set", lambda name, folder: images()
     )
-    assert CPSubject("cifar10").data(None).train.augment is None
-    assert CPSubject("cifar10", is_regularized=True).data(None).train.augment == PadCropFlip()
-    assert CPSubject("digits", is_regularized=True).data(None).train.augment is None
+    assert TrainingWorkload("cifar10").data(None).train.augment is None
+    assert (
+        TrainingWorkload("cifar10", is_regularized=True).data(None).train.augment == PadCropFlip()
+    )
+    assert TrainingWorkload("digits", is_regularized=True).data(None).train.augment is None
 
 
 def test_samples_are_the_first_ones_in_the_form_that_networks_take(tmp_path: Path) -> None:
-    data = CPSubject("digits", 30).data(tmp_path)
+    data = TrainingWorkload("digits", 30).data(tmp_path)
     inputs, labels = inputs_and_labels(data.train)
     assert inputs.shape == (30, 1, 8, 8)
     assert labels.shape == (30,)
@@ -79,4 +81,4 @@ def test_samples_are_the_first_ones_in_the_form_that_networks_take(tmp_path: Pat
 
 def test_more_samples_than_there_are_are_refused() -> None:
     with pytest.raises(ExperimentError, match="digits has 1,437 training samples, but 2,000 are"):
-        CPSubject("digits", 2000).data(None)
+        TrainingWorkload("digits", 2000).data(None)

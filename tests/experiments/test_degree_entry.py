@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rankscope.experiments.degree_budget import Budget, DegreeEntry
 from rankscope.experiments.degree_tasks import ImageTask, WaveTask
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.training.recipe import Recipe
 
 SHORT = Recipe(epochs=2, batch_size=32, learning_rate=1e-2)
@@ -32,7 +32,7 @@ def without_seconds(row: Row) -> Row:
 
 
 def test_a_row_has_the_exact_rank_of_the_trained_network(tmp_path: Path) -> None:
-    row = ENTRY.run(Workplace(tmp_path, None, 60.0))
+    row = ENTRY.run(RunContext(tmp_path, None, 60.0))
     parameters, errors = row["parameters"], row["errors"]
     assert isinstance(parameters, int)
     assert parameters <= 200
@@ -43,12 +43,12 @@ def test_a_row_has_the_exact_rank_of_the_trained_network(tmp_path: Path) -> None
     assert len(errors) == 2
     assert errors[-1] == row["relative error"]
     # Called again it goes on from its checkpoint, which is complete.
-    assert without_seconds(ENTRY.run(Workplace(tmp_path, None, 60.0))) == without_seconds(row)
+    assert without_seconds(ENTRY.run(RunContext(tmp_path, None, 60.0))) == without_seconds(row)
 
 
 def test_images_are_measured_between_two_squares(tmp_path: Path) -> None:
     task = ImageTask("digits", 8, 2, num_samples=64)
-    row = DegreeEntry(task, Budget(4, 400), math.e, SHORT).run(Workplace(tmp_path, None, 60.0))
+    row = DegreeEntry(task, Budget(4, 400), math.e, SHORT).run(RunContext(tmp_path, None, 60.0))
     assert row["inputs measured"] == 2
     # Degree 3 in one input on each side.
     assert row["separation rank"] == row["rank bound"] == 4

@@ -31,55 +31,55 @@ class Constant(nn.Module):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_lesson_has_the_sizes_that_its_task_says(task: Task) -> None:
-    lesson = task.lesson(None, seed=0)
-    assert lesson.train.inputs.shape == (16, task.num_inputs)
-    assert lesson.test.inputs.shape[1:] == (task.num_inputs,)
-    assert lesson.num_outputs == task.num_outputs
+def test_task_data_have_the_sizes_that_its_task_says(task: Task) -> None:
+    task_data = task.task_data(None, seed=0)
+    assert task_data.train.inputs.shape == (16, task.num_inputs)
+    assert task_data.test.inputs.shape[1:] == (task.num_inputs,)
+    assert task_data.num_outputs == task.num_outputs
     model = Constant(torch.zeros(task.num_outputs))
-    assert float(lesson.loss(model, lesson.train.batches(16)[0])) > 0
+    assert float(task_data.loss(model, task_data.train.batches(16)[0])) > 0
 
 
 def test_functions_draw_other_samples_for_other_seeds_and_test_on_the_same() -> None:
     task = WaveTask(num_samples=16)
-    first, again, other = (task.lesson(None, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (task.task_data(None, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(first.train.inputs, again.train.inputs)
     assert not torch.equal(first.train.inputs, other.train.inputs)
     assert torch.equal(first.test.inputs, other.test.inputs)
 
 
 def test_the_error_of_a_function_is_relative_to_its_spread() -> None:
-    lesson = WaveTask(num_samples=16).lesson(None, seed=0)
-    assert lesson.test.targets is not None
-    mean = lesson.test.targets.mean()
+    task_data = WaveTask(num_samples=16).task_data(None, seed=0)
+    assert task_data.test.targets is not None
+    mean = task_data.test.targets.mean()
     # The spread divides by one less than the count of 4096.
-    assert lesson.error(Constant(mean[None])) == pytest.approx(1.0, rel=1e-3)
+    assert task_data.error(Constant(mean[None])) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_the_error_of_a_classifier_is_the_percentage_of_wrong_answers() -> None:
-    lesson = ImageTask("digits", 8, 2, num_samples=16).lesson(None, seed=0)
-    assert lesson.test.targets is not None
+    task_data = ImageTask("digits", 8, 2, num_samples=16).task_data(None, seed=0)
+    assert task_data.test.targets is not None
     always_three = Constant(nn.functional.one_hot(torch.tensor(3), 10).float())
-    share = float((lesson.test.targets != 3).double().mean())
-    assert lesson.error(always_three) == 100 * share
+    share = float((task_data.test.targets != 3).double().mean())
+    assert task_data.error(always_three) == 100 * share
 
 
 def test_images_are_averaged_over_squares_and_standardized() -> None:
     from rankscope.training.datasets import load_data_set
 
-    lesson = ImageTask("digits", 8, 4, num_samples=100).lesson(None, seed=0)
+    task_data = ImageTask("digits", 8, 4, num_samples=100).task_data(None, seed=0)
     images = load_data_set("digits").train.head(100).inputs
     means = images[:, 0].reshape(100, 2, 4, 2, 4).mean(dim=(2, 4)).flatten(1)
     wanted = (means - means.mean(dim=0)) / means.std()
-    torch.testing.assert_close(lesson.train.inputs, wanted)
+    torch.testing.assert_close(task_data.train.inputs, wanted)
 
 
 def test_a_certified_task_tells_what_is_proved_of_it() -> None:
-    facts = CERTIFIED.lesson(None, seed=0).facts
+    facts = CERTIFIED.task_data(None, seed=0).facts
     assert facts["rank of the target"] == 6
     assert facts["rank of the lower degree"] == 4
 
 
 def test_too_many_samples_are_refused() -> None:
     with pytest.raises(ExperimentError, match="digits has 1,437 training images, but 2,000 are w"):
-        ImageTask("digits", 8, 2, num_samples=2000).lesson(None, seed=0)
+        ImageTask("digits", 8, 2, num_samples=2000).task_data(None, seed=0)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.experiments.bottlenecks import ExactRankEntry
-from rankscope.experiments.experiment import Workplace
+from rankscope.experiments.experiment import RunContext
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from rankscope.experiments.experiment import Workplace
 def test_ranks_are_those_of_the_specification(
     entry: ExactRankEntry, rank: int, tmp_path: Path
 ) -> None:
-    row = entry.run(Workplace(tmp_path, None, 60.0))
+    row = entry.run(RunContext(tmp_path, None, 60.0))
     assert row["exact rank"] == rank
     assert isinstance(row["rank at most"], int)
     assert row["rank at most"] >= rank

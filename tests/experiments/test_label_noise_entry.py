@@ -3,17 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.experiments.cp_networks import CPSubject, LabelNoiseEntry, RademacherEntry
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.cp_networks import LabelNoiseEntry, RademacherEntry, TrainingWorkload
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.training.recipe import Recipe
 
-SUBJECT = CPSubject("digits", 20, width=8)
+SUBJECT = TrainingWorkload("digits", 20, width=8)
 RECIPE = Recipe(epochs=60, batch_size=10, learning_rate=1e-2)
 ENTRY = LabelNoiseEntry(SUBJECT, 1.0, RECIPE)
 
 
 def run(entry: LabelNoiseEntry | RademacherEntry, folder: Path) -> Row:
-    return entry.run(Workplace(folder, None, 60.0))
+    return entry.run(RunContext(folder, None, 60.0))
 
 
 def test_training_ends_when_all_labels_are_learned(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_row_says_when_the_epochs_were_not_enough(tmp_path: Path) -> None:
 def test_names_tell_settings_apart_but_not_seeds() -> None:
     regularized = replace(SUBJECT, is_regularized=True, is_cp=False)
     assert ENTRY.name == replace(ENTRY, seed=3).name == "digits-cp-noise-1"
-    assert replace(ENTRY, subject=regularized, noise=0.2).name == (
+    assert replace(ENTRY, workload=regularized, noise=0.2).name == (
         "digits-plain-regularized-noise-0.2"
     )
     assert RademacherEntry(SUBJECT, RECIPE).name == "digits-cp-rademacher"

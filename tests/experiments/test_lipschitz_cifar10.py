@@ -29,7 +29,7 @@ def test_the_published_protocol_makes_networks_four_times_as_steep_in_pixels() -
     for entry in CERTIFIED:
         is_scaled = entry.name.endswith("-scaled")
         assert entry.published is None or is_scaled
-        model = entry.contender.build()
+        model = entry.setup.build()
         assert isinstance(model, LipschitzNetwork)
         assert model.lipschitz_constant == pytest.approx(1 / 0.2435 if is_scaled else 1.0)
     assert scaling(is_scaled=False).lipschitz_constant == 1.0
@@ -37,15 +37,15 @@ def test_the_published_protocol_makes_networks_four_times_as_steep_in_pixels() -
 
 def test_a_usual_network_is_trained_with_and_without_attacks() -> None:
     plain, adversarial = USUAL
-    assert not isinstance(plain.contender.loss, AdversarialLoss)
-    assert isinstance(adversarial.contender.loss, AdversarialLoss)
+    assert not isinstance(plain.setup.loss, AdversarialLoss)
+    assert isinstance(adversarial.setup.loss, AdversarialLoss)
     assert usual_network()(torch.rand(2, 3, 32, 32)).shape == (2, 10)
 
 
 def test_all_rows_see_as_many_images_but_those_that_say_otherwise() -> None:
     for entry in ENTRIES:
         wanted = LONGER if "longer" in entry.name else TRAINED_ON
-        assert entry.contender.recipe.max_samples == wanted
+        assert entry.setup.recipe.max_samples == wanted
 
 
 def test_the_quick_version_is_on_embedded_data_by_both_protocols() -> None:
@@ -53,7 +53,7 @@ def test_the_quick_version_is_on_embedded_data_by_both_protocols() -> None:
     for entry in LIPSCHITZ_CIFAR10.quick:
         assert isinstance(entry, LipschitzEntry)
         assert entry.data_set == "digits"
-        model = entry.contender.build()
+        model = entry.setup.build()
         assert isinstance(model, LipschitzNetwork)
         constants.append(model.lipschitz_constant)
     assert constants == pytest.approx([1 / 0.376, 1.0])

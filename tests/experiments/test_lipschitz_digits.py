@@ -10,4 +10,4 @@ def test_certified_networks_stand_beside_usual_ones_on_the_whole_test_set() -> N
     assert len(load_data_set("digits").test) == NUM_DIGITS_SAMPLES
     for entry in LIPSCHITZ_DIGITS.entries:
         assert isinstance(entry, LipschitzEntry)
-        assert entry.contender.build()(torch.rand(2, 1, 8, 8)).shape == (2, 10)
+        assert entry.setup.build()(torch.rand(2, 1, 8, 8)).shape == (2, 10)

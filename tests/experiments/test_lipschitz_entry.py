@@ -10,11 +10,11 @@ import torch
 
 from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.experiments.lipschitz import (
     SOURCE_RECIPE,
-    Contender,
     LipschitzEntry,
+    TrainingSetup,
     first_samples,
     in_pixels,
     radius_name,
@@ -32,10 +32,10 @@ def small_network() -> LipConvNet:
 
 
 def entry_of(epochs: int, num_samples: int = 40) -> LipschitzEntry:
-    contender = Contender(
+    setup = TrainingSetup(
         "small", small_network, recipe=Recipe(epochs=epochs, batch_size=64, learning_rate=0.02)
     )
-    return LipschitzEntry(contender, "digits", num_samples, published=(82.0, 71.0))
+    return LipschitzEntry(setup, "digits", num_samples, published=(82.0, 71.0))
 
 
 def accuracies(row: Row, kind: str) -> list[float]:
@@ -45,7 +45,7 @@ def accuracies(row: Row, kind: str) -> list[float]:
 
 @pytest.mark.slow
 def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
-    row = entry_of(3).run(Workplace(tmp_path, None, 60.0))
+    row = entry_of(3).run(RunContext(tmp_path, None, 60.0))
     (clean,) = accuracies(row, "clean")
     attacked, certified = accuracies(row, "attacked"), accuracies(row, "certified")
     assert len(attacked) == len(certified) == 3
@@ -63,7 +63,7 @@ def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_was_interrupted_gives_the_same_row(tmp_path: Path) -> None:
-    whole = entry_of(2, 8).run(Workplace(tmp_path / "whole", None, 60.0))
+    whole = entry_of(2, 8).run(RunContext(tmp_path / "whole", None, 60.0))
 
     def stop_in_the_second_epoch(progress: Progress) -> None:
         if progress.what.startswith("epoch 2"):
@@ -71,14 +71,14 @@ def test_a_run_that_was_interrupted_gives_the_same_row(tmp_path: Path) -> None:
 
     folder = tmp_path / "parts"
     with pytest.raises(KeyboardInterrupt):
-        entry_of(2, 8).run(Workplace(folder, None, 60.0, stop_in_the_second_epoch))
-    assert entry_of(2, 8).run(Workplace(folder, None, 60.0)) == whole
+        entry_of(2, 8).run(RunContext(folder, None, 60.0, stop_in_the_second_epoch))
+    assert entry_of(2, 8).run(RunContext(folder, None, 60.0)) == whole
 
 
 @pytest.mark.slow
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
     first, second = (
-        replace(entry_of(1, 8), seed=seed).run(Workplace(tmp_path / str(seed), None, 60.0))
+        replace(entry_of(1, 8), seed=seed).run(RunContext(tmp_path / str(seed), None, 60.0))
         for seed in (0, 1)
     )
     assert first != second
@@ -107,4 +107,4 @@ def test_radii_are_named_in_steps_of_a_pixel() -> None:
 def test_the_recipe_is_that_of_the_source() -> None:
     assert (SOURCE_RECIPE.epochs, SOURCE_RECIPE.batch_size) == (200, 256)
     assert math.isclose(SOURCE_RECIPE.learning_rate, 0.01)
-    assert Contender("usual", small_network, cross_entropy).recipe == SOURCE_RECIPE
+    assert TrainingSetup("usual", small_network, cross_entropy).recipe == SOURCE_RECIPE

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.experiments.generalization_bounds import (
     NON_VACUOUS_BOUND,
     NUM_SETTINGS,
@@ -20,7 +20,7 @@ ENTRY = NonVacuousEntry("digits", 2, 2, Recipe(epochs=1, batch_size=64, learning
 
 @pytest.fixture(scope="module")
 def row(tmp_path_factory: pytest.TempPathFactory) -> Row:
-    return ENTRY.run(Workplace(tmp_path_factory.mktemp("row"), None, 60.0))
+    return ENTRY.run(RunContext(tmp_path_factory.mktemp("row"), None, 60.0))
 
 
 def number(row: Row, name: str) -> float:
@@ -46,7 +46,7 @@ def test_more_settings_are_counted_than_were_run() -> None:
 
 
 def test_the_same_seed_gives_the_same_row(row: Row, tmp_path: Path) -> None:
-    assert ENTRY.run(Workplace(tmp_path, None, 60.0)) == row
+    assert ENTRY.run(RunContext(tmp_path, None, 60.0)) == row
     assert replace(ENTRY, seed=1).name == ENTRY.name == "digits-width-2-bits-2"
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import MissingExtraError
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.experiments.orthogonality import (
     ORTHOGONALITY,
     PUBLISHED,
@@ -27,7 +27,7 @@ SMALL = LayerSize(channels=8, image=6)
 
 def row_of(layer: str, folder: Path) -> Row:
     entry = OrthogonalityEntry(layer, SMALL, num_layers=2, num_inputs=4, depths=(1, 5))
-    return entry.run(Workplace(folder, None, 60.0))
+    return entry.run(RunContext(folder, None, 60.0))
 
 
 @pytest.mark.parametrize("layer", ["ours", "Cayley", "SOC"])
@@ -65,7 +65,7 @@ def test_in_float64_norms_are_kept_to_its_rounding(tmp_path: Path) -> None:
     entry = OrthogonalityEntry(
         "ours", SMALL, num_layers=2, num_inputs=4, depths=(), precision=torch.float64
     )
-    row = entry.run(Workplace(tmp_path, None, 60.0))
+    row = entry.run(RunContext(tmp_path, None, 60.0))
     assert entry.name == "ours-float64"
     assert row["furthest from 1"] == pytest.approx(0, abs=1e-14)
     assert "published mean - 1" not in {name for name, value in row.items() if value is not None}
@@ -73,7 +73,7 @@ def test_in_float64_norms_are_kept_to_its_rounding(tmp_path: Path) -> None:
 
 def test_norms_are_kept_after_training_which_changes_the_layer(tmp_path: Path) -> None:
     entry = OrthogonalityEntry("ours", SMALL, num_layers=1, num_inputs=4, depths=(), steps=20)
-    row = entry.run(Workplace(tmp_path, None, 60.0))
+    row = entry.run(RunContext(tmp_path, None, 60.0))
     assert entry.name == "ours-after-20-steps"
     assert row["furthest from 1"] == pytest.approx(0, abs=1e-5)
     layer = build_layer("ours", SMALL)

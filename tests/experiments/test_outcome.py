@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ExperimentError, MissingExtraError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.running import RunOptions, read_outcome, run_experiment
 
 
@@ -22,9 +22,9 @@ class Squares(Entry):
     def name(self) -> str:
         return f"number-{self.number}"
 
-    def run(self, place: Workplace) -> Row:
-        (place.folder / "kept").mkdir()
-        (place.folder / "kept" / "weights").write_text(str(self.number))
+    def run(self, context: RunContext) -> Row:
+        (context.folder / "kept").mkdir()
+        (context.folder / "kept" / "weights").write_text(str(self.number))
         return {"square": self.number**2 + self.seed, "curve": [0.5, float(self.seed)]}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.experiments.experiment import Workplace
+from rankscope.experiments.experiment import RunContext
 from rankscope.experiments.reshaping import (
     RESHAPING,
     PlantedKernelEntry,
@@ -33,7 +33,7 @@ KEEP = 0.06  # 138 of 2304; tiles of 4 x 4 kernels need 2 (16 + 16 + 9) of them 
 def test_who_wins_follows_from_what_was_planted(
     tmp_path: Path, structure: Structure, winners: set[str]
 ) -> None:
-    row = PlantedKernelEntry(structure, SMALL, KEEP).run(Workplace(tmp_path, None, 60.0))
+    row = PlantedKernelEntry(structure, SMALL, KEEP).run(RunContext(tmp_path, None, 60.0))
     assert row["winner"] in winners
     assert row["parameters"] == 138
     errors = [row[name] for name in FORMATS]

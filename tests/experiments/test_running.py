@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ExperimentError, OutputError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.reshaping import PlantedKernelEntry, Structure
 from rankscope.experiments.results import read_manifest
 from rankscope.experiments.running import RunOptions, read_outcome, run_experiment
@@ -30,14 +30,19 @@ class CountingEntry(Entry):
     def name(self) -> str:
         return f"entry-{self.number}"
 
-    def run(self, place: Workplace) -> Row:
-        place.report(Progress("counting", 1, 2))
-        mark = place.folder / "begun"
+    def run(self, context: RunContext) -> Row:
+        context.report(Progress("counting", 1, 2))
+        mark = context.folder / "begun"
         if self.fails_once and not mark.exists():
             mark.write_text("half done")
             raise KeyboardInterrupt
         went_on = "yes" if mark.exists() else "no"
-        return {"number": self.number, "went on": went_on, "seconds": place.seconds, "empty": None}
+        return {
+            "number": self.number,
+            "went on": went_on,
+            "seconds": context.seconds,
+            "empty": None,
+        }
 
 
 def experiment(*entries: Entry, name: str = "counting") -> Experiment:
@@ -129,7 +134,7 @@ def test_unknown_repeated_and_timeless_entries_are_refused(tmp_path: Path) -> No
 def test_a_row_that_is_not_finite_is_no_result(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Broken(CountingEntry):
-        def run(self, place: Workplace) -> Row:
+        def run(self, context: RunContext) -> Row:
             return {"error": float("nan")}
 
     with pytest.raises(ExperimentError, match="entry-1: error is nan"):
@@ -137,7 +142,7 @@ def test_a_row_that_is_not_finite_is_no_result(tmp_path: Path) -> None:
 
     @dataclass(frozen=True)
     class BrokenCurve(CountingEntry):
-        def run(self, place: Workplace) -> Row:
+        def run(self, context: RunContext) -> Row:
             return {"losses": [1.0, float("inf")]}
 
     with pytest.raises(ExperimentError, match="entry-1: losses is inf"):

@@ -9,7 +9,7 @@ from rankscope.architectures.sequence_models.attention_forms import CPForm, Mult
 from rankscope.architectures.sequence_models.pixel_model import PixelInput
 from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
@@ -25,7 +25,7 @@ CHARACTERS = SequenceEntry("characters", CharacterTask("embedded", 16), SHAPE, S
 
 
 def run(entry: SequenceEntry, folder: Path) -> Row:
-    row = entry.run(Workplace(folder, None, 60.0))
+    row = entry.run(RunContext(folder, None, 60.0))
     row.pop("seconds")
     return row
 
@@ -57,9 +57,9 @@ def test_training_goes_on_from_its_folder(tmp_path: Path, monkeypatch: pytest.Mo
         if progress.done == 3:
             raise KeyboardInterrupt
 
-    place = Workplace(tmp_path / "part", None, 60.0, stop)
+    context = RunContext(tmp_path / "part", None, 60.0, stop)
     with pytest.raises(KeyboardInterrupt):
-        CHARACTERS.train(CHARACTERS.fresh(task), task, place)
+        CHARACTERS.train(CHARACTERS.fresh(task), task, context)
     assert list((tmp_path / "part" / "training").iterdir())
     assert run(CHARACTERS, tmp_path / "part") == wanted
 

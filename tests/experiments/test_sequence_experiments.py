@@ -6,7 +6,7 @@ import pytest
 from rankscope.experiments.attention_forms import ATTENTION_FORMS, FormEntry
 from rankscope.experiments.bottlenecks import EMBEDDING_BOTTLENECK, HEAD_BOTTLENECK, SIZE
 from rankscope.experiments.depth_width import DEPTH_WIDTH
-from rankscope.experiments.experiment import Experiment, Workplace
+from rankscope.experiments.experiment import Experiment, RunContext
 from rankscope.experiments.rank_predicts_loss import RANK_PREDICTS_LOSS, RankEntry
 from rankscope.experiments.sequence_models import (
     CharacterTask,
@@ -84,7 +84,7 @@ def test_a_form_of_attention_says_its_weights_and_what_the_source_says(tmp_path:
     for entry in ATTENTION_FORMS.quick[:4]:
         assert isinstance(entry, FormEntry)
         short = replace(entry, steps=Steps(1, 2))
-        row = short.run(Workplace(tmp_path / entry.name, None, 60.0))
+        row = short.run(RunContext(tmp_path / entry.name, None, 60.0))
         weights[entry.name] = row["weights of an attention"]
         assert row["source"] == entry.published
     assert list(weights.values()) == [4 * 32**2, 5 * 32**2, 4 * 32**2, 4 * 32 * 4]

@@ -7,7 +7,7 @@ from rankscope.experiments.teaching_training import (
     NUM_POINTS,
     REGULARIZERS,
     Dropout,
-    Lesson,
+    NoisyRegression,
     Regularizer,
     Stopping,
     WeightDecay,
@@ -53,11 +53,11 @@ def test_dropout_and_seeds_change_the_run() -> None:
 
 def test_names_differ_and_the_noise_is_only_on_the_points_of_training() -> None:
     assert len({each.name for each in REGULARIZERS}) == 6
-    lesson = Lesson.made(torch.Generator().manual_seed(0))
+    problem = NoisyRegression.made(torch.Generator().manual_seed(0))
 
     def rule(inputs: torch.Tensor) -> torch.Tensor:
         return (inputs[:, 0].sin() + inputs[:, 1] * inputs[:, 2] / 2)[:, None]
 
-    assert torch.equal(lesson.test_goals, rule(lesson.test_inputs))
-    assert bool((lesson.goals != rule(lesson.inputs)).all())
-    assert len(lesson.goals) == NUM_POINTS
+    assert torch.equal(problem.test_goals, rule(problem.test_inputs))
+    assert bool((problem.goals != rule(problem.inputs)).all())
+    assert len(problem.goals) == NUM_POINTS

@@ -4,7 +4,7 @@ import pytest
 
 from rankscope.constructions.dense import dense_layers
 from rankscope.constructions.explicit_networks import depth_separation
-from rankscope.experiments.experiment import Workplace
+from rankscope.experiments.experiment import RunContext
 from rankscope.experiments.teaching_regions import SAWTOOTH_RIVALS, SawtoothRival
 from rankscope.separation.measuring.progress import Progress
 
@@ -13,7 +13,7 @@ from rankscope.separation.measuring.progress import Progress
 def test_trained_rivals_stay_above_the_proved_distance(tmp_path: Path, seed: int) -> None:
     seen: list[Progress] = []
     rival = SawtoothRival(2, seed, steps=150)
-    row = rival.run(Workplace(tmp_path, None, 60.0, seen.append))
+    row = rival.run(RunContext(tmp_path, None, 60.0, seen.append))
     distance, bound = row["distance"], row["least for its pieces"]
     assert isinstance(distance, float)
     assert isinstance(bound, float)
@@ -22,15 +22,17 @@ def test_trained_rivals_stay_above_the_proved_distance(tmp_path: Path, seed: int
 
 
 def test_training_brings_a_rival_nearer(tmp_path: Path) -> None:
-    place = Workplace(tmp_path, None, 60.0)
-    before, after = (SawtoothRival(2, 0, steps=steps).run(place)["distance"] for steps in (0, 200))
+    context = RunContext(tmp_path, None, 60.0)
+    before, after = (
+        SawtoothRival(2, 0, steps=steps).run(context)["distance"] for steps in (0, 200)
+    )
     assert isinstance(before, float)
     assert isinstance(after, float)
     assert after < before
 
 
 def test_rivals_have_the_layers_and_units_of_the_theorem(tmp_path: Path) -> None:
-    network = SawtoothRival(3, 0, steps=0).train(Workplace(tmp_path, None, 60.0))
+    network = SawtoothRival(3, 0, steps=0).train(RunContext(tmp_path, None, 60.0))
     assert [len(layer.bias) for layer in dense_layers(network)] == [3, 3, 2, 1]
 
 

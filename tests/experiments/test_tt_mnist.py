@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rankscope.experiments.classifiers import TT_DIGITS, TT_MNIST, ClassifierEntry, learning_curves
-from rankscope.experiments.experiment import Entry, Row, Workplace
+from rankscope.experiments.experiment import Entry, Row, RunContext
 from rankscope.training.recipe import Constant
 
 
@@ -33,7 +33,7 @@ def test_every_network_of_the_table_takes_images_of_mnist(number: int) -> None:
 def test_a_train_learns_digits(number: int, tmp_path: Path) -> None:
     entry = classifier_entry(TT_DIGITS.quick[number])
     short = replace(entry, recipe=replace(entry.recipe, epochs=4))
-    accuracy = short.run(Workplace(tmp_path, None, 60.0))["test accuracy"]
+    accuracy = short.run(RunContext(tmp_path, None, 60.0))["test accuracy"]
     assert isinstance(accuracy, float)
     assert accuracy > 60.0  # of ten classes
 

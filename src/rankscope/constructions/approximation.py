@@ -89,8 +89,8 @@ def approximate_on_interval(
     Example:
         >>> from rankscope.constructions.interval_arithmetic import exp
         >>> from rankscope.constructions.interval_arithmetic import IntervalFunction
-        >>> found = approximate_on_interval(IntervalFunction(exp), 0.0, 1.0, epsilon=0.01)
-        >>> found.certified_error <= 0.01, found.num_units
+        >>> network = approximate_on_interval(IntervalFunction(exp), 0.0, 1.0, epsilon=0.01)
+        >>> network.certified_error <= 0.01, network.num_units
         (True, 8)
 
     Raises:
@@ -150,8 +150,8 @@ def _errors(target: Target, pieces: Reals, cells: int) -> tuple[Reals, Reals]:
     sampled = numpy.abs(values - (line.low + line.high) / 2).max(axis=1)
     lowest = numpy.minimum(line.low[:, :-1], line.low[:, 1:])
     highest = numpy.maximum(line.high[:, :-1], line.high[:, 1:])
-    found = target.ranges(grid[:, :-1].reshape(-1, 1), grid[:, 1:].reshape(-1, 1))
-    difference = Interval(found.low, found.high) - Interval(lowest.ravel(), highest.ravel())
+    result = target.ranges(grid[:, :-1].reshape(-1, 1), grid[:, 1:].reshape(-1, 1))
+    difference = Interval(result.low, result.high) - Interval(lowest.ravel(), highest.ravel())
     bound = numpy.maximum(difference.high, -difference.low)
     return sampled, bound.reshape(len(pieces), cells).max(axis=1)
 
@@ -352,8 +352,8 @@ def _grid(target: Target, box: Box, allowed: float) -> tuple[int, ...]:
         half = (box.high - box.low) / (2 * count)
         corners = box.points(4) if box.num_inputs <= MOST_INPUTS else box.diagonal(64)
         centres = numpy.clip(corners, box.low + half, box.high - half)
-        found = target.ranges(centres - half, centres + half)
-        if float((found.high - found.low).max()) / 2 <= allowed:
+        result = target.ranges(centres - half, centres + half)
+        if float((result.high - result.low).max()) / 2 <= allowed:
             break
         count += 1 + count // 4
     return (count,) * box.num_inputs
@@ -364,15 +364,15 @@ def _fit(target: Target, box: Box, wanted: float) -> ExponentialSum:
     dimension = box.num_inputs
     samples = box.points(SAMPLES_PER_SIDE[dimension])
     values = target.values(samples)
-    error, found = numpy.inf, []
+    error, result = numpy.inf, []
     for size in range(1, LARGEST_LATTICE[dimension] + 1):
         directions = lattice(dimension, size) * STEEPNESS / (box.high - box.low)
         fit, error = fit_exponentials(samples, values, directions, lambda e: e <= wanted)
-        found += [fit] if error <= wanted else []
-        if len(found) == TRIED_LATTICES:
+        result += [fit] if error <= wanted else []
+        if len(result) == TRIED_LATTICES:
             break
-    if found:
-        return min(found, key=lambda fit: float(_weights(fit, box).sum()))
+    if result:
+        return min(result, key=lambda fit: float(_weights(fit, box).sum()))
     raise ConstructionError(
         f"approximate_on_box: {(2 * LARGEST_LATTICE[dimension] + 1) ** dimension} exponentials are "
         f"still {error:.3g} away from the function at samples, more than {wanted:.3g}. "
@@ -384,9 +384,9 @@ def _bound(target: Target, box: Box, exponentials: ExponentialSum, grid: tuple[i
     half = (box.high - box.low) / (2 * numpy.array(grid))
     worst = 0.0
     for centres in box.cell_centres(grid, CHUNK):
-        found = target.ranges(centres - half, centres + half)
+        result = target.ranges(centres - half, centres + half)
         sums = exponentials.terms(centres).sum(axis=1)
-        error = numpy.maximum(found.high - sums, sums - found.low)
+        error = numpy.maximum(result.high - sums, sums - result.low)
         worst = max(worst, float((error + exponentials.variation(centres, half)).max()))
     return worst
 

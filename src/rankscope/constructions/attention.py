@@ -100,10 +100,10 @@ def worked_example() -> Attended:
     and basis vectors as values, so that the output shows the weights.
 
     Example:
-        >>> found = worked_example()
-        >>> found.scores.tolist(), found.scaled.tolist()
+        >>> example = worked_example()
+        >>> example.scores.tolist(), example.scaled.tolist()
         ([[112.0, 96.0]], [[14.0, 12.0]])
-        >>> [f"{weight:.2f}" for weight in found.weights[0].tolist()]
+        >>> [f"{weight:.2f}" for weight in example.weights[0].tolist()]
         ['0.88', '0.12']
 
     Reference:
@@ -255,10 +255,14 @@ class Recurrence:
                 f"Recurrence takes a sequence of vectors of size {width}, got shape "
                 f"{tuple(sequence.shape)}."
             )
-        found = [self.start]
+        results = [self.start]
         for inputs in sequence:
-            found.append(self.step(inputs, found[-1]))
-        return torch.stack(found[1:]) if len(found) > 1 else self.start.new_zeros(0, len(self.bias))
+            results.append(self.step(inputs, results[-1]))
+        return (
+            torch.stack(results[1:])
+            if len(results) > 1
+            else self.start.new_zeros(0, len(self.bias))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,10 +322,10 @@ class RecurrentAttention:
         keys, values = memory @ self.key.T, memory @ self.value.T
         state, outputs, weights = self.decoder.start, [], []
         for _ in range(steps):
-            found = attend((self.query @ state)[None], keys, values)
-            state = self.decoder.step(found.outputs[0], state)
+            result = attend((self.query @ state)[None], keys, values)
+            state = self.decoder.step(result.outputs[0], state)
             outputs.append(self.readout @ state)
-            weights.append(found.weights[0])
+            weights.append(result.weights[0])
         return Decoded(torch.stack(outputs), torch.stack(weights))
 
 

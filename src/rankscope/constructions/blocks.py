@@ -229,19 +229,19 @@ class BatchNormalization:
         Raises:
             ConstructionError: if a mean would be made of one value, which leaves only zeros.
         """
-        found = moments(batch, over=self.over)
-        if found.count < 2:
+        result = moments(batch, over=self.over)
+        if result.count < 2:
             raise ConstructionError(
-                f"BatchNormalization trains on at least 2 values for each mean, got {found.count} "
+                f"BatchNormalization trains on at least 2 values for each mean, got {result.count} "
                 f"in a batch of shape {tuple(batch.shape)}; use `infer`, or a larger batch."
             )
-        unbiased = found.variance * (found.count / (found.count - 1))
+        unbiased = result.variance * (result.count / (result.count - 1))
         remembered = replace(
             self,
-            mean=torch.lerp(self.mean, found.mean, self.momentum),
+            mean=torch.lerp(self.mean, result.mean, self.momentum),
             variance=torch.lerp(self.variance, unbiased, self.momentum),
         )
-        return self.scale * found.normalize(batch, epsilon=self.epsilon) + self.shift, remembered
+        return self.scale * result.normalize(batch, epsilon=self.epsilon) + self.shift, remembered
 
     def infer(self, values: Tensor) -> Tensor:
         """Normalize by the running numbers: every sample is by itself, the map is affine."""
@@ -346,9 +346,9 @@ def jacobian_range(maps: Sequence[Branch], inputs: Tensor, *, with_skips: bool) 
 
 
 def _derivative(function: Branch, inputs: Tensor) -> Tensor:
-    found = jacrev(function)(inputs)
-    assert isinstance(found, Tensor)
-    return found.detach()
+    result = jacrev(function)(inputs)
+    assert isinstance(result, Tensor)
+    return result.detach()
 
 
 # Regularizers from their formulas: penalties, weight decay, dropout, early stopping.

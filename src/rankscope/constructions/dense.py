@@ -126,11 +126,11 @@ def require_shape(who: str, layers: Sequence[DenseLayer], *, inputs: int, output
     Raises:
         ConstructionError: if the sizes differ.
     """
-    found = layers[0].weight.shape[1], layers[-1].weight.shape[0]
-    if found != (inputs, outputs):
+    result = layers[0].weight.shape[1], layers[-1].weight.shape[0]
+    if result != (inputs, outputs):
         raise ConstructionError(
             f"{who} needs a network from R^{inputs} to R^{outputs}, "
-            f"got one from R^{found[0]} to R^{found[1]}."
+            f"got one from R^{result[0]} to R^{result[1]}."
         )
 
 

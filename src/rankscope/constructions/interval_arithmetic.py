@@ -253,17 +253,19 @@ class IntervalFunction(Target):
         return _checked(self.expression(*points.T), len(points))
 
     def ranges(self, low: Reals, high: Reals) -> Interval:
-        found = self.expression(*map(Interval, low.T, high.T))
-        if not isinstance(found, Interval):
+        result = self.expression(*map(Interval, low.T, high.T))
+        if not isinstance(result, Interval):
             # A constant expression never touches its intervals.
-            found = Interval(numpy.asarray(found, float), numpy.asarray(found, float))
+            result = Interval(numpy.asarray(result, float), numpy.asarray(result, float))
         shape = (len(low),)
-        return Interval(numpy.broadcast_to(found.low, shape), numpy.broadcast_to(found.high, shape))
+        return Interval(
+            numpy.broadcast_to(result.low, shape), numpy.broadcast_to(result.high, shape)
+        )
 
 
 @dataclass(frozen=True)
 class LipschitzFunction(Target):
-    """A function on arrays with a Lipschitz constant for the Euclidean norm, which is believed.
+    """A function on arrays with a Lipschitz constant (Euclidean norm) that is taken on trust.
 
     The constant is checked against the values that are computed, nowhere else.
     """
@@ -304,8 +306,8 @@ class LipschitzFunction(Target):
             )
 
 
-def _checked(found: Number, count: int) -> Reals:
-    values = numpy.asarray(found, dtype=float)
+def _checked(result: Number, count: int) -> Reals:
+    values = numpy.asarray(result, dtype=float)
     require_finite("The function to be approximated", values=values)
     if values.shape not in ((), (count,)):
         raise ConstructionError(

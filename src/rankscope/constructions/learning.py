@@ -159,23 +159,23 @@ def _pair(who: str, first: Distribution, second: Distribution) -> tuple[Reals, R
 
 
 def _require_distribution(who: str, values: Distribution) -> Reals:
-    found = numpy.asarray(values, dtype=float)
-    if found.ndim != 1 or not len(found):
+    result = numpy.asarray(values, dtype=float)
+    if result.ndim != 1 or not len(result):
         raise ConstructionError(
-            f"{who} needs a list of probabilities, got an array of shape {found.shape}."
+            f"{who} needs a list of probabilities, got an array of shape {result.shape}."
         )
     # Written so that a nan is refused as well.
-    bad = numpy.flatnonzero(~(found >= 0))
+    bad = numpy.flatnonzero(~(result >= 0))
     if len(bad):
         raise ConstructionError(
-            f"{who}: probabilities are at least 0, got {found[bad[0]]} at position {bad[0]}."
+            f"{who}: probabilities are at least 0, got {result[bad[0]]} at position {bad[0]}."
         )
-    total = float(found.sum())
+    total = float(result.sum())
     if not abs(total - 1) <= SUM_TOLERANCE:
         raise ConstructionError(
             f"{who}: probabilities add up to 1, got {total!r}; divide by it first."
         )
-    return found
+    return result
 
 
 # Convex problems with a known minimum, on which theorems of gradient descent can be seen.

@@ -24,7 +24,7 @@ from rankscope.constructions.regions import regions_in_plane, regions_on_line
 from rankscope.errors import ConstructionError
 from rankscope.theorem import Status, Theorem
 
-# The other half of universal approximation: a polynomial activation cannot.
+# Polynomial activations are not universal.
 
 
 LARGEST_DEGREE = 60
@@ -73,8 +73,8 @@ def polynomial_barrier(
     holds for the float64 values that `function` gives.
 
     Example:
-        >>> found = polynomial_barrier(numpy.abs, -1.0, 1.0, degree=2)
-        >>> round(found.lower, 6), round(found.measured, 6)  # x² + 1/8
+        >>> barrier = polynomial_barrier(numpy.abs, -1.0, 1.0, degree=2)
+        >>> round(barrier.lower, 6), round(barrier.measured, 6)  # x² + 1/8
         (0.125, 0.125)
 
     Raises:
@@ -145,8 +145,8 @@ def _divided_difference(points: Reals, values: Reals) -> float:
             product *= point - other
         weights.append(1 / product)
     terms = [w * Fraction(v) for w, v in zip(weights, values.tolist(), strict=True)]
-    found = abs(sum(terms, Fraction(0))) / sum(map(abs, weights), Fraction(0))
-    return max(0.0, float(numpy.nextafter(float(found), -numpy.inf)))
+    result = abs(sum(terms, Fraction(0))) / sum(map(abs, weights), Fraction(0))
+    return max(0.0, float(numpy.nextafter(float(result), -numpy.inf)))
 
 
 # Functions on the plane that no network with one hidden layer equals, with a certificate.
@@ -203,8 +203,8 @@ def find_obstruction(network: nn.Module, box: Box) -> Obstruction | None:
 
     Example:
         >>> box = Box.of([-1.0, -1.0], [1.0, 1.0])
-        >>> found = find_obstruction(maximum_of_three(), box)
-        >>> verify_obstruction(maximum_of_three(), found)
+        >>> obstruction = find_obstruction(maximum_of_three(), box)
+        >>> verify_obstruction(maximum_of_three(), obstruction)
         True
         >>> shallow = relu_network(
         ...     [

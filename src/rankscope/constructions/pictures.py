@@ -22,7 +22,7 @@ from rankscope.diagrams.pictures.figure_file import write_figure
 from rankscope.diagrams.pictures.themes import LIGHT
 from rankscope.errors import ConstructionError
 
-# The look of this room's figures.
+# Colours and margins that all figures share.
 
 
 INK, MUTED = LIGHT.label("caption"), LIGHT.label("muted")
@@ -210,7 +210,7 @@ def draw_activations(path: Path | str) -> Path:
     return save_figure(path, fill, size=(7.2, 3.0))
 
 
-def draw_dead_units(found: DeadUnits, path: Path | str) -> Path:
+def draw_dead_units(result: DeadUnits, path: Path | str) -> Path:
     """Draw for each layer how often its units act, the busiest first; dead ones are marked.
 
     Raises:
@@ -219,13 +219,13 @@ def draw_dead_units(found: DeadUnits, path: Path | str) -> Path:
     """
 
     def fill(figure: Any) -> None:
-        rows = figure.subplots(len(found.layers), 1, squeeze=False, sharey=True)[:, 0]
-        for axes, layer in zip(rows, found.layers, strict=True):
+        rows = figure.subplots(len(result.layers), 1, squeeze=False, sharey=True)[:, 0]
+        for axes, layer in zip(rows, result.layers, strict=True):
             _bars(axes, layer)
         rows[-1].set_xlabel("units, the busiest first")
-        figure.suptitle(str(found), x=0.01, ha="left", color=INK, fontsize=9)
+        figure.suptitle(str(result), x=0.01, ha="left", color=INK, fontsize=9)
 
-    return save_figure(path, fill, size=(6.0, 0.8 + 1.3 * len(found.layers)))
+    return save_figure(path, fill, size=(6.0, 0.8 + 1.3 * len(result.layers)))
 
 
 def _bars(axes: Any, layer: LayerUnits) -> None:
@@ -307,8 +307,8 @@ def shared_colours(matrix: SharedMatrix) -> Reals:
     palette = numpy.array([_colour(place, len(numbers)) for place in range(len(numbers))])
     colours[matrix.rows, matrix.columns] = palette[numpy.searchsorted(numbers, matrix.sources)]
     places = matrix.rows * matrix.shape[1] + matrix.columns
-    found, counts = numpy.unique(places, return_counts=True)
-    colours.reshape(-1, 3)[found[counts > 1]] = SEVERAL
+    result, counts = numpy.unique(places, return_counts=True)
+    colours.reshape(-1, 3)[result[counts > 1]] = SEVERAL
     return colours
 
 
@@ -353,14 +353,14 @@ def draw_binary_distances(path: Path | str, *, probabilities: Sequence[float] = 
 def _curves(axes: Any, probability: float) -> None:
     # Closer together near 0 and 1, where logarithms are steep.
     steps = numpy.sin(numpy.linspace(0.0, numpy.pi / 2, NUM_POINTS)) ** 2
-    found = [
+    results = [
         compare_distributions(numpy.array([probability, 1 - probability]), numpy.array([q, 1 - q]))
         for q in steps
     ]
-    entropies = [each.cross_entropy for each in found]
+    entropies = [each.cross_entropy for each in results]
     # Wide and pale: the divergence may lie on it.
     axes.plot(steps, _finite(entropies), color=THIRD, linewidth=4, alpha=0.35, label=CROSS_ENTROPY)
-    for label, colour, dash, values in _lines(found):
+    for label, colour, dash, values in _lines(results):
         axes.plot(steps, _finite(values), dash, color=colour, label=label)
     axes.set_ylim(0, TOP)
     axes.set_xlim(0, 1)
@@ -375,14 +375,14 @@ def _finite(values: list[float]) -> Reals:
     return numpy.where(numpy.isinf(values), numpy.nan, values)
 
 
-def _lines(found: list[DistributionDistances]) -> list[tuple[str, str, str, list[float]]]:
+def _lines(result: list[DistributionDistances]) -> list[tuple[str, str, str, list[float]]]:
     return [
-        ("$L^1$", FIRST, "-", [each.l1 for each in found]),
-        ("$L^2$", FIRST, "--", [each.l2 for each in found]),
-        (r"$L^\infty$ = total variation", FIRST, ":", [each.l_infinity for each in found]),
-        ("KL(P ‖ Q)", SECOND, "-", [each.kullback_leibler for each in found]),
-        ("KL(Q ‖ P)", SECOND, "--", [each.kullback_leibler_reversed for each in found]),
-        ("2 TV², Pinsker", MUTED, ":", [each.pinsker for each in found]),
+        ("$L^1$", FIRST, "-", [each.l1 for each in result]),
+        ("$L^2$", FIRST, "--", [each.l2 for each in result]),
+        (r"$L^\infty$ = total variation", FIRST, ":", [each.l_infinity for each in result]),
+        ("KL(P ‖ Q)", SECOND, "-", [each.kullback_leibler for each in result]),
+        ("KL(Q ‖ P)", SECOND, "--", [each.kullback_leibler_reversed for each in result]),
+        ("2 TV², Pinsker", MUTED, ":", [each.pinsker for each in result]),
     ]
 
 

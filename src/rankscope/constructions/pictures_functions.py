@@ -58,35 +58,35 @@ def draw_hidden_units(function: PiecewiseLinear, path: Path | str) -> Path:
     return save_figure(path, fill, size=(6.0, 3.6))
 
 
-def draw_approximation(found: LineApproximation, target: Target, path: Path | str) -> Path:
+def draw_approximation(result: LineApproximation, target: Target, path: Path | str) -> Path:
     """Draw a function, the network near it, and the error under its certified bound.
 
     Raises:
         OutputError: if the ending is not .svg, .pdf or .png, or the file cannot be written.
         MissingExtraError: if matplotlib is not installed.
     """
-    points = numpy.linspace(*found.ends, NUM_POINTS)
+    points = numpy.linspace(*result.ends, NUM_POINTS)
     values = target.values(points[:, None])
-    near = evaluate(found.network, points[:, None])[:, 0]
+    near = evaluate(result.network, points[:, None])[:, 0]
 
     def fill(figure: Any) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
         upper.fill_between(
             points,
-            values - found.epsilon,
-            values + found.epsilon,
+            values - result.epsilon,
+            values + result.epsilon,
             color=FIRST_TINT,
             label="within ε",
         )
         upper.plot(points, values, color=FIRST, linewidth=1.2, label="function")
         upper.plot(points, near, color=SECOND, linewidth=1.2, label="network")
-        kinks = found.function.breakpoints
-        upper.plot(kinks, found.function(kinks), ".", color=SECOND, markersize=4)
-        _frame(upper, f"{found.num_units} hidden units")
+        kinks = result.function.breakpoints
+        upper.plot(kinks, result.function(kinks), ".", color=SECOND, markersize=4)
+        _frame(upper, f"{result.num_units} hidden units")
         lower.plot(points, numpy.abs(values - near), color=SECOND, linewidth=0.9, label="error")
-        lower.axhline(found.epsilon, color=INK, linewidth=0.8, label="ε")
+        lower.axhline(result.epsilon, color=INK, linewidth=0.8, label="ε")
         lower.axhline(
-            found.certified_error, color=THIRD, linewidth=0.8, linestyle="--", label="certified"
+            result.certified_error, color=THIRD, linewidth=0.8, linestyle="--", label="certified"
         )
         _frame(lower, "")
 
@@ -117,7 +117,7 @@ def draw_sawtooth(power: int, rivals: dict[str, PiecewiseLinear], path: Path | s
 
 
 def draw_barrier(
-    found: PolynomialBarrier, target: Target, ends: tuple[float, float], path: Path | str
+    result: PolynomialBarrier, target: Target, ends: tuple[float, float], path: Path | str
 ) -> Path:
     """Draw the error of a nearly best polynomial, with the points that prove it is.
 
@@ -126,17 +126,17 @@ def draw_barrier(
         MissingExtraError: if matplotlib is not installed.
     """
     points = numpy.linspace(*ends, NUM_POINTS)
-    errors = target.values(points[:, None]) - found.polynomial(points)
-    marked = target.values(found.points[:, None]) - found.polynomial(found.points)
+    errors = target.values(points[:, None]) - result.polynomial(points)
+    marked = target.values(result.points[:, None]) - result.polynomial(result.points)
 
     def fill(figure: Any) -> None:
         axes = figure.add_subplot()
         axes.axhspan(
-            -found.lower, found.lower, color=FIRST_TINT, label="no polynomial stays inside"
+            -result.lower, result.lower, color=FIRST_TINT, label="no polynomial stays inside"
         )
         axes.plot(points, errors, color=FIRST, linewidth=1.2, label="error of a nearly best one")
-        axes.plot(found.points, marked, "o", color=SECOND, markersize=4, label="points of proof")
-        _frame(axes, f"degree {found.degree}: at least {found.lower:.3g} away, at any width")
+        axes.plot(result.points, marked, "o", color=SECOND, markersize=4, label="points of proof")
+        _frame(axes, f"degree {result.degree}: at least {result.lower:.3g} away, at any width")
 
     return save_figure(path, fill, size=(6.0, 3.4))
 
@@ -163,7 +163,7 @@ GOLDEN = 0.6180339887498949
 
 
 def draw_regions(
-    found: PlaneRegions,
+    result: PlaneRegions,
     path: Path | str,
     *,
     title: str = "",
@@ -172,7 +172,7 @@ def draw_regions(
     """Draw each maximal affine piece in a colour of its own, with thin lines between patterns.
 
     Args:
-        found: the regions.
+        result: the regions.
         path: ends with .svg, .pdf or .png.
         title: a line above; the counts if empty.
         obstruction: two places of one line that are to be marked.
@@ -184,28 +184,28 @@ def draw_regions(
 
     def fill(figure: Any) -> None:
         axes = figure.add_subplot()
-        _paint(axes, found)
+        _paint(axes, result)
         if obstruction is not None:
             _mark(axes, obstruction)
-        axes.set_title(title or _counts(found), loc="left", color=INK)
+        axes.set_title(title or _counts(result), loc="left", color=INK)
 
     return save_figure(path, fill, size=(5.0, 5.2))
 
 
-def _counts(found: PlaneRegions) -> str:
-    return f"{found.num_patterns:,} patterns, {found.num_affine_pieces:,} affine pieces"
+def _counts(result: PlaneRegions) -> str:
+    return f"{result.num_patterns:,} patterns, {result.num_affine_pieces:,} affine pieces"
 
 
-def _paint(axes: Any, found: PlaneRegions) -> None:
+def _paint(axes: Any, result: PlaneRegions) -> None:
     from matplotlib.collections import PolyCollection
 
-    polygons = [numpy.array(region.polygon.vertices) for region in found.regions]
+    polygons = [numpy.array(region.polygon.vertices) for region in result.regions]
     # Thin out the lines before they turn everything black.
     width = 0.8 if len(polygons) < 300 else 60 / len(polygons)
     axes.add_collection(
         PolyCollection(
             polygons,
-            facecolors=[_colour(piece) for piece in found.pieces],
+            facecolors=[_colour(piece) for piece in result.pieces],
             edgecolors=INK,
             linewidths=width,
         )

@@ -293,16 +293,16 @@ def with_fewest_units(function: PiecewiseLinear) -> nn.Sequential:
         ConstructionError: if there are too many breakpoints to decide how few.
     """
     simple = function.simplified()
-    found = fewest_units(simple)
-    if not found.was_searched:
+    result = fewest_units(simple)
+    if not result.was_searched:
         raise ConstructionError(
-            f"with_fewest_units searches at most {MOST_SEARCHED} breakpoints, got {found.lower}. "
-            f"one_hidden_layer builds a network of {found.upper} units, at most one too many."
+            f"with_fewest_units searches at most {MOST_SEARCHED} breakpoints, got {result.lower}. "
+            f"one_hidden_layer builds a network of {result.upper} units, at most one too many."
         )
-    if found.left_facing is None:
+    if result.left_facing is None:
         return one_hidden_layer(simple)
     signs = numpy.ones(len(simple.breakpoints))
-    signs[list(found.left_facing)] = -1.0
+    signs[list(result.left_facing)] = -1.0
     first = simple.breakpoints[0]
     reached = numpy.maximum(signs * (first - simple.breakpoints), 0.0)
     bias = float(simple.breakpoint_values[0] - reached @ simple.jumps)

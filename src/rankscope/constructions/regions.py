@@ -500,14 +500,14 @@ class _Cuts:
         self, polygons: list[Polygon], line: tuple[float, float, float], tolerance: float
     ) -> list[Polygon]:
         a, b, c = line
-        found: list[Polygon] = []
+        results: list[Polygon] = []
         for polygon in polygons:
             values = [a * x + b * y + c for x, y in polygon.vertices]
             parts = split(polygon, values, tolerance, self.count)
-            found.extend(parts or (polygon,))
+            results.extend(parts or (polygon,))
         self.count += 1
-        self.require(len(found))
-        return found
+        self.require(len(results))
+        return results
 
 
 def _switched(polygon: Polygon, pattern: tuple[bool, ...], units: DenseLayer) -> PlaneRegion:
@@ -542,7 +542,7 @@ def _overlaps(edges: list[tuple[Point, Point, int]]) -> list[Neighbours]:
         low, high = (p[0] * along[0] + p[1] * along[1] for p in (first, last))
         sides[low > high].append((min(low, high), max(low, high), number))
     offset = start[0] * along[0] + start[1] * along[1]
-    found = []
+    results = []
     places = [0, 0]
     for side in sides:
         side.sort()
@@ -555,9 +555,9 @@ def _overlaps(edges: list[tuple[Point, Point, int]]) -> list[Neighbours]:
                 (start[0] + (t - offset) * along[0], start[1] + (t - offset) * along[1])
                 for t in (low, high)
             ]
-            found.append(Neighbours(left[2], right[2], (ends[0], ends[1])))
+            results.append(Neighbours(left[2], right[2], (ends[0], ends[1])))
         places[0 if left[1] < right[1] else 1] += 1
-    return found
+    return results
 
 
 def _length(first: Point, second: Point) -> float:

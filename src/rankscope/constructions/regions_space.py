@@ -47,14 +47,14 @@ def largest_ball(normals: Reals, offsets: Reals) -> Ball:
     goal = numpy.zeros(normals.shape[1] + 1)
     goal[-1] = -1.0
     bounds = [(None, None)] * normals.shape[1] + [(None, 1.0)]
-    found = linprog(goal, rows, offsets / lengths, bounds=bounds, method="highs")
-    if found.status != 0:
+    result = linprog(goal, rows, offsets / lengths, bounds=bounds, method="highs")
+    if result.status != 0:
         raise ConstructionError(
             f"largest_ball: the solver gave up on {len(offsets)} constraints in "
-            f"{normals.shape[1]} dimensions: {found.message}"
+            f"{normals.shape[1]} dimensions: {result.message}"
         )
-    multipliers = -numpy.asarray(found.ineqlin.marginals) / lengths
-    return Ball(numpy.asarray(found.x[:-1]), float(found.x[-1]), multipliers)
+    multipliers = -numpy.asarray(result.ineqlin.marginals) / lengths
+    return Ball(numpy.asarray(result.x[:-1]), float(result.x[-1]), multipliers)
 
 
 def proves_interior(ball: Ball, normals: Rationals, offsets: Rationals) -> bool:
@@ -251,7 +251,7 @@ class _Search:
     def _cut(self, region: SpaceRegion, normal: Rationals, offset: Fraction) -> list[SpaceRegion]:
         if not any(normal):
             return [_with(region, is_on=offset > 0)]
-        found = []
+        results = []
         height = sum(n * Fraction(c) for n, c in zip(normal, region.centre.tolist(), strict=True))
         distance = float(height + offset) / float(numpy.linalg.norm(normal.astype(float)))
         for sign in (1, -1):
@@ -264,8 +264,8 @@ class _Search:
                 part = SpaceRegion(
                     region.pattern, normals, offsets, region.weight, region.bias, *ball
                 )
-                found.append(_with(part, is_on=sign > 0))
-        return found
+                results.append(_with(part, is_on=sign > 0))
+        return results
 
     def _ball(self, normals: Rationals, offsets: Rationals) -> tuple[Reals, float] | None:
         ball = largest_ball(normals.astype(float), offsets.astype(float))

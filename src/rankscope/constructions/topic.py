@@ -12,7 +12,7 @@ Value = bool | int | float | str | list[int] | list[float]
 Picture = Callable[[Path], object]
 
 
-def written(value: Value) -> str:
+def format_value(value: Value) -> str:
     """A value in words and four digits, the same on every machine.
 
     Example:
@@ -26,12 +26,12 @@ def written(value: Value) -> str:
     if isinstance(value, float):
         # No minus before a zero, whose sign is rounding.
         return f"{value:.4g}" if value else "0"
-    return value if isinstance(value, str) else ", ".join(map(written, value))
+    return value if isinstance(value, str) else ", ".join(map(format_value, value))
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What the run of a topic found.
+class TopicResult:
+    """Numbers and pictures of one run of a topic.
 
     Args:
         numbers: the same on every machine, but for rounding.
@@ -60,9 +60,9 @@ class Topic:
     title: str
     statement: str
     reference: Theorem
-    run: Callable[[], Shown]
+    run: Callable[[], TopicResult]
 
-    def draw(self, shown: Shown, folder: Path, *, ending: str = ".svg") -> dict[str, Path]:
+    def draw(self, result: TopicResult, folder: Path, *, ending: str = ".svg") -> dict[str, Path]:
         """Write the pictures of a run into a folder, under the topic's name and their own.
 
         The folder is made if it is not there.
@@ -71,9 +71,9 @@ class Topic:
             OutputError: if the folder or a file cannot be written, or the ending is unknown.
         """
         make_folder(folder)
-        paths = {name: folder / f"{self.name}-{name}{ending}" for name in shown.pictures}
+        paths = {name: folder / f"{self.name}-{name}{ending}" for name in result.pictures}
         for name, path in paths.items():
-            shown.pictures[name](path)
+            result.pictures[name](path)
         return paths
 
 

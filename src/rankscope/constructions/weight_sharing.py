@@ -193,8 +193,8 @@ def _convolution(layer: nn.Module) -> Convolution | TransposedConvolution:
         )
     if layer.weight.is_complex():
         raise ConstructionError(f"as_matrix needs real weights, got {layer.weight.dtype}.")
-    found: Convolution | TransposedConvolution = layer
-    return found
+    result: Convolution | TransposedConvolution = layer
+    return result
 
 
 def _sizes(layer: Convolution | TransposedConvolution, input_shape: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from rankscope.architectures.measuring import measure_rank
 from rankscope.architectures.sequence_models.attention_forms import MultiHead
 from rankscope.architectures.sequence_models.pixel_model import COLOURS, PixelInput
 from rankscope.architectures.sequence_models.shape import TransformerShape
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import LineFigure
 from rankscope.experiments.sequence_models import (
     CharacterTask,
@@ -51,7 +51,7 @@ class ExactRankEntry(Entry):
         text += "" if self.head_size is None else f"-a{self.head_size}"
         return text if self.embedding_rank is None else f"{text}-r{self.embedding_rank}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """The measured rank, which is a certified lower bound, and the bound above it."""
         network = SelfAttention(
             depth=self.depth,
@@ -62,7 +62,7 @@ class ExactRankEntry(Entry):
             embedding_rank=self.embedding_rank,
         )
         partition = Partition.interleaved(self.num_tokens)
-        found = measure_rank(network, partition)
+        result = measure_rank(network, partition)
         upper = network.upper_bound(partition)
         return {
             "shape": f"{self.depth} x {self.width}",
@@ -73,7 +73,7 @@ class ExactRankEntry(Entry):
             "head size": network.head_size,
             "channels over width": self.heads * network.head_size / self.width,
             "embedding rank": self.embedding_rank or self.width,
-            "exact rank": found.lower,
+            "exact rank": result.lower,
             "rank at most": None if upper is None else upper.value,
         }
 
@@ -90,7 +90,7 @@ def gain_rows(rows: Sequence[Row]) -> list[Row]:
     Positive is better. Settings are named KIND-rank-RANK-SHAPE; others are left out.
     """
     scores = _scores(rows)
-    found: list[Row] = []
+    results: list[Row] = []
     for setting in dict.fromkeys(name for name, _ in scores):
         family, _, shape = setting.rpartition("-")
         if shape != "base":
@@ -101,18 +101,18 @@ def gain_rows(rows: Sequence[Row]) -> list[Row]:
             row[f"{other} gains"] = _text(gains)
         deeper = _gains(scores, f"{family}-wide", f"{family}-deep")
         row["deep over wide"] = _text(deeper)
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def _scores(rows: Sequence[Row]) -> dict[tuple[str, int], float]:
-    found = {}
+    results = {}
     for row in rows:
         for score in _SCORES:
             value = row.get(score)
             if isinstance(value, float):
-                found[str(row["setting"]), int(str(row["seed"] or 0))] = value
-    return found
+                results[str(row["setting"]), int(str(row["seed"] or 0))] = value
+    return results
 
 
 def _gains(scores: dict[tuple[str, int], float], base: str, other: str) -> list[float]:

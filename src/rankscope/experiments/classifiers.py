@@ -14,7 +14,7 @@ from rankscope.architectures.classifiers.hierarchical_classifier import Hierarch
 from rankscope.architectures.classifiers.shallow_classifier import ShallowClassifier
 from rankscope.architectures.classifiers.train_classifier import TrainClassifier
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import DotFigure
 from rankscope.separation.partition import Partition
 from rankscope.training.batches import TensorData, seed_of
@@ -55,7 +55,7 @@ class ClassifierEntry(Entry):
 
     @property
     def name(self) -> str:
-        """That of the setting."""
+        """The name of the setting."""
         return self.setting
 
     def build(self, num_classes: int) -> TensorNetworkClassifier:
@@ -64,13 +64,13 @@ class ClassifierEntry(Entry):
         features = self.features(generator=generator)
         return self.form(features, num_classes=num_classes, generator=generator)
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Accuracies in percent, and the rank that the form allows.
 
         Raises:
             ExperimentError: if the data set has fewer samples.
         """
-        data = load_data_set(self.data_set, place.data)
+        data = load_data_set(self.data_set, context.data)
         train = self._samples(data.train)
         model = self.build(data.num_classes)
         history = fit(
@@ -78,9 +78,9 @@ class ClassifierEntry(Entry):
             cross_entropy,
             train,
             replace(self.recipe, seed=self.seed),
-            folder=place.folder / "training",
+            folder=context.folder / "training",
             evaluate=lambda trained: {"accuracy": percent_right(trained, data.test)},
-            progress=place.report,
+            progress=context.report,
         )
         accuracies = [record.metrics["accuracy"] for record in history.records]
         published = self.published or (None, None)

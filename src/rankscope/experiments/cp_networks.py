@@ -11,7 +11,7 @@ from rankscope.architectures.models.catalogue import build
 from rankscope.architectures.models.cp_networks import with_cp_layers
 from rankscope.errors import ExperimentError
 from rankscope.experiments.classifiers import percent_right
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import DotFigure, LineFigure
 from rankscope.generalization.analysis import Options, analyse
 from rankscope.generalization.compressed_network import outputs_of
@@ -34,7 +34,7 @@ _AUGMENTATIONS: dict[str, Augmentation] = {"fashion-mnist": PadCropFlip(), "cifa
 
 
 @dataclass(frozen=True)
-class CPSubject:
+class TrainingWorkload:
     """A network and the samples that it is trained on.
 
     Args:
@@ -55,30 +55,30 @@ class CPSubject:
 
     @property
     def name(self) -> str:
-        """Of the data set and the form."""
+        """The names of the data set and the form."""
         return f"{self.data_set}-{self.form}"
 
     @property
     def form(self) -> str:
-        """Of the layers."""
+        """The form of the layers."""
         return "cp" if self.is_cp else "plain"
 
     def data(self, folder: Path | None) -> DataSet:
-        """The samples; augmented only if the subject is regularized.
+        """The samples; augmented only if the workload is regularized.
 
         Raises:
             ExperimentError: if the data set has fewer samples.
             DataError: if it is not there.
         """
-        found = load_data_set(self.data_set, folder)
-        wanted = len(found.train) if self.num_samples is None else self.num_samples
-        if wanted > len(found.train):
+        result = load_data_set(self.data_set, folder)
+        wanted = len(result.train) if self.num_samples is None else self.num_samples
+        if wanted > len(result.train):
             raise ExperimentError(
-                f"{self.name}: {self.data_set} has {len(found.train):,} training samples, but "
+                f"{self.name}: {self.data_set} has {len(result.train):,} training samples, but "
                 f"{wanted:,} are wanted."
             )
         augment = _AUGMENTATIONS.get(self.data_set) if self.is_regularized else None
-        return replace(found, train=replace(found.train.head(wanted), augment=augment))
+        return replace(result, train=replace(result.train.head(wanted), augment=augment))
 
     def network(self, data: DataSet, seed: int) -> nn.Module:
         """A fresh network for these samples."""
@@ -141,10 +141,10 @@ def inputs_and_labels(data: TensorData) -> tuple[torch.Tensor, torch.Tensor]:
     return batch.inputs.contiguous(), batch.targets
 
 
-# Train a `CPSubject`, on its own labels or on others, and score it.
+# Train a `TrainingWorkload`, on its own labels or on others, and score it.
 
 
-WEIGHT_DECAY = 0.1  # decoupled, of regularized subjects
+WEIGHT_DECAY = 0.1  # decoupled, of regularized workloads
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,22 +162,22 @@ class Trained:
     history: History
 
     def accuracy(self, data: TensorData) -> float:
-        """In percent, in inference mode."""
+        """Accuracy in percent, in inference mode."""
         return percent_right(self.model.eval(), data)
 
 
 @dataclass(frozen=True)
-class SubjectTraining:
-    """How a subject is trained.
+class WorkloadTraining:
+    """How a workload is trained.
 
     Args:
-        subject: the network and its samples.
-        recipe: its seed is replaced; regularized subjects get a weight decay.
+        workload: the network and its samples.
+        recipe: its seed is replaced; regularized workloads get a weight decay.
         noise: share of labels that are replaced by draws from all classes.
         seed: of the weights, the order of the samples, and the noise.
     """
 
-    subject: CPSubject
+    workload: TrainingWorkload
     recipe: Recipe
     noise: float = 0.0
     seed: int = 0
@@ -188,7 +188,7 @@ class SubjectTraining:
 
     def run(
         self,
-        place: Workplace,
+        context: RunContext,
         data: DataSet,
         *,
         samples: TensorData | None = None,
@@ -198,28 +198,28 @@ class SubjectTraining:
         """Train, or go on with what the folder holds.
 
         Args:
-            place: where.
-            data: of the subject.
+            context: where.
+            data: of the workload.
             samples: to train on instead of `self.samples(data)`.
             evaluate: called after every epoch, or less often.
             folder: of this run, below that of the entry.
         """
         train = self.samples(data) if samples is None else samples
-        model = self.subject.network(data, self.seed)
-        decay = WEIGHT_DECAY if self.subject.is_regularized else self.recipe.weight_decay
+        model = self.workload.network(data, self.seed)
+        decay = WEIGHT_DECAY if self.workload.is_regularized else self.recipe.weight_decay
         history = fit(
             model,
             cross_entropy,
             train,
             replace(self.recipe, seed=self.seed, weight_decay=decay),
-            folder=place.folder / folder,
+            folder=context.folder / folder,
             evaluate=evaluate,
-            progress=place.report,
+            progress=context.report,
         )
         return Trained(model, replace(train, augment=None), history)
 
 
-# One row of `cp-layers-accuracy`: train a subject, score it on what it has and has not seen.
+# One row of `cp-layers-accuracy`: train a workload, score it on what it has and has not seen.
 
 
 @dataclass(frozen=True)
@@ -227,29 +227,29 @@ class AccuracyEntry(Entry):
     """Train with the true labels.
 
     Args:
-        subject: the network and its samples.
+        workload: the network and its samples.
         recipe: its seed is that of the entry.
         seed: of everything.
     """
 
-    subject: CPSubject
+    workload: TrainingWorkload
     recipe: Recipe
     seed: int = 0
 
     @property
     def name(self) -> str:
-        """That of the subject."""
-        return self.subject.name
+        """The name of the workload."""
+        return self.workload.name
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Accuracies in percent after the last epoch."""
-        data = self.subject.data(place.data)
-        trained = SubjectTraining(self.subject, self.recipe, seed=self.seed).run(place, data)
+        data = self.workload.data(context.data)
+        trained = WorkloadTraining(self.workload, self.recipe, seed=self.seed).run(context, data)
         records = trained.history.records
         train, test = trained.accuracy(trained.train), trained.accuracy(data.test)
         return {
-            "data": self.subject.data_set,
-            "form": self.subject.form,
+            "data": self.workload.data_set,
+            "form": self.workload.form,
             "samples": len(trained.train),
             "parameters": sum(weight.numel() for weight in trained.model.parameters()),
             "train accuracy": train,
@@ -274,7 +274,7 @@ def _pair(data_set: str, recipe: Recipe, *, is_regularized: bool) -> tuple[Accur
     samples = None if data_set == "digits" else _NUM_SAMPLES
     return tuple(
         AccuracyEntry(
-            CPSubject(data_set, samples, is_cp=is_cp, is_regularized=is_regularized), recipe
+            TrainingWorkload(data_set, samples, is_cp=is_cp, is_regularized=is_regularized), recipe
         )
         for is_cp in (False, True)
     )
@@ -328,19 +328,19 @@ class PropertiesEntry(Entry):
 
     @property
     def name(self) -> str:
-        """That of the network."""
+        """The name of the network."""
         return self.network
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Parameters, ranks and the properties of layers, put together."""
-        data = load_data_set(self.data_set, place.data).train.head(self.num_samples)
+        data = load_data_set(self.data_set, context.data).train.head(self.num_samples)
         sample = Sample(*inputs_and_labels(data))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model, twin = build(self.network), build(self.network.removeprefix("cp-"))
         options = Options(num_jacobians=0)
-        found = analyse(model, sample, self.margin, options=options, report=place.report)
-        layers = found.choice.layers
+        result = analyse(model, sample, self.margin, options=options, report=context.report)
+        layers = result.choice.layers
         factors = [layer.factor for layer in layers]
         return {
             "parameters": sum(weight.numel() for weight in model.parameters()),
@@ -350,10 +350,10 @@ class PropertiesEntry(Entry):
             "components": sum(layer.rank for layer in layers),
             "components kept": sum(layer.kept_rank for layer in layers),
             "log10 of the product of t": math.fsum(map(math.log10, factors)),
-            "smallest cushion": min(found.cushions),
-            "parameters kept": dict(found.bound("compression-order").constants)["parameters"],
+            "smallest cushion": min(result.cushions),
+            "parameters kept": dict(result.bound("compression-order").constants)["parameters"],
             "t": factors,
-            "cushions": list(found.cushions),
+            "cushions": list(result.cushions),
         }
 
 
@@ -389,30 +389,30 @@ class LabelNoiseEntry(Entry):
     """Train on partly random labels until they are known by heart, then score on true ones.
 
     Args:
-        subject: the network and its samples.
+        workload: the network and its samples.
         noise: share of labels replaced by uniform draws from all classes.
         recipe: its epochs are the most that are run.
         seed: of everything, the noise included.
     """
 
-    subject: CPSubject
+    workload: TrainingWorkload
     noise: float
     recipe: Recipe
     seed: int = 0
 
     @property
     def name(self) -> str:
-        """Subject, regularizers and noise."""
-        return f"{self.subject.name}{_suffix(self.subject)}-noise-{self.noise:g}"
+        """CompressionWorkload, regularizers and noise."""
+        return f"{self.workload.name}{_suffix(self.workload)}-noise-{self.noise:g}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Accuracies in percent of the last epoch: there is no choice of a better one."""
-        data = self.subject.data(place.data)
-        training = SubjectTraining(self.subject, _until(self.recipe), self.noise, self.seed)
-        trained = _memorized(training, place, data, training.samples(data))
+        data = self.workload.data(context.data)
+        training = WorkloadTraining(self.workload, _until(self.recipe), self.noise, self.seed)
+        trained = _memorized(training, context, data, training.samples(data))
         train = trained.accuracy(trained.train)
         return {
-            "network": f"{self.subject.name}{_suffix(self.subject)}",
+            "network": f"{self.workload.name}{_suffix(self.workload)}",
             "samples": len(trained.train),
             "parameters": sum(weight.numel() for weight in trained.model.parameters()),
             "noise": self.noise,
@@ -428,59 +428,59 @@ class RademacherEntry(Entry):
     """Measure the empirical Rademacher complexity: how well random signs are fitted.
 
     Args:
-        subject: the network and its samples.
+        workload: the network and its samples.
         recipe: its epochs are the most that are run.
         seed: of the signs and of everything else.
     """
 
-    subject: CPSubject
+    workload: TrainingWorkload
     recipe: Recipe
     seed: int = 0
 
     @property
     def name(self) -> str:
-        """Subject, regularizers, and what is measured."""
-        return f"{self.subject.name}{_suffix(self.subject)}-rademacher"
+        """CompressionWorkload, regularizers, and what is measured."""
+        return f"{self.workload.name}{_suffix(self.workload)}-rademacher"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """The complexity found, its maximum, and the bound for a network that fits its sample."""
-        data = self.subject.data(place.data)
-        training = SubjectTraining(self.subject, _until(self.recipe), seed=self.seed)
+        data = self.workload.data(context.data)
+        training = WorkloadTraining(self.workload, _until(self.recipe), seed=self.seed)
         labels = data.train.targets
         assert labels is not None, "every data set of an experiment has labels"
 
         def predictions(targets: Tensor) -> Tensor:
-            trained = _memorized(training, place, data, replace(data.train, targets=targets))
+            trained = _memorized(training, context, data, replace(data.train, targets=targets))
             (batch,) = trained.train.batches(len(trained.train))
             return outputs_of(trained.model, batch.inputs).argmax(dim=1)
 
-        found = measure_rademacher(predictions, labels, data.num_classes, seed=self.seed)
+        result = measure_rademacher(predictions, labels, data.num_classes, seed=self.seed)
         return {
-            "network": f"{self.subject.name}{_suffix(self.subject)}",
+            "network": f"{self.workload.name}{_suffix(self.workload)}",
             "samples": len(labels),
-            "Rademacher complexity": found.value,
-            "its maximum": found.maximum,
-            "Rademacher bound": rademacher_bound(found, 0.0, len(labels)).value,
+            "Rademacher complexity": result.value,
+            "its maximum": result.maximum,
+            "Rademacher bound": rademacher_bound(result, 0.0, len(labels)).value,
         }
 
 
 def _memorized(
-    training: SubjectTraining, place: Workplace, data: DataSet, samples: TensorData
+    training: WorkloadTraining, context: RunContext, data: DataSet, samples: TensorData
 ) -> Trained:
     plain = replace(samples, augment=None)
 
     def score(model: nn.Module) -> dict[str, float]:
         return {_SCORE: percent_right(model, plain)}
 
-    return training.run(place, data, samples=samples, evaluate=EveryFewEpochs(score, 2))
+    return training.run(context, data, samples=samples, evaluate=EveryFewEpochs(score, 2))
 
 
 def _until(recipe: Recipe) -> Recipe:
     return replace(recipe, early_stop=StopAt(_SCORE, MEMORIZED))
 
 
-def _suffix(subject: CPSubject) -> str:
-    return "-regularized" if subject.is_regularized else ""
+def _suffix(workload: TrainingWorkload) -> str:
+    return "-regularized" if workload.is_regularized else ""
 
 
 # `label-noise`: what is left of a network that has learned wrong labels by heart.
@@ -494,16 +494,16 @@ _RECIPE = Recipe(epochs=80, batch_size=32, learning_rate=2e-3, schedule=Cosine()
 _NUM_NOISY_SAMPLES = 500
 
 
-def _subjects(data_set: str, width: int, *, is_regularized: bool) -> tuple[CPSubject, ...]:
+def _workloads(data_set: str, width: int, *, is_regularized: bool) -> tuple[TrainingWorkload, ...]:
     return tuple(
-        CPSubject(data_set, _NUM_NOISY_SAMPLES, is_cp, width, is_regularized)
+        TrainingWorkload(data_set, _NUM_NOISY_SAMPLES, is_cp, width, is_regularized)
         for is_cp in (False, True)
     )
 
 
-_PLAIN_DIGITS = _subjects("digits", 32, is_regularized=False)
-_REGULARIZED_DIGITS = _subjects("digits", 32, is_regularized=True)
-_FASHION = _subjects("fashion-mnist", 16, is_regularized=False)
+_PLAIN_DIGITS = _workloads("digits", 32, is_regularized=False)
+_REGULARIZED_DIGITS = _workloads("digits", 32, is_regularized=True)
+_FASHION = _workloads("fashion-mnist", 16, is_regularized=False)
 _QUICK = replace(_RECIPE, epochs=60)
 
 LABEL_NOISE = Experiment(
@@ -511,16 +511,19 @@ LABEL_NOISE = Experiment(
     title="Trained on partly random labels: accuracy on true ones, in percent",
     entries=(
         *(
-            LabelNoiseEntry(subject, noise, _RECIPE)
-            for subject in (*_PLAIN_DIGITS, *_REGULARIZED_DIGITS, *_FASHION)
+            LabelNoiseEntry(workload, noise, _RECIPE)
+            for workload in (*_PLAIN_DIGITS, *_REGULARIZED_DIGITS, *_FASHION)
             for noise in NOISES
         ),
-        *(RademacherEntry(subject, _RECIPE) for subject in (*_PLAIN_DIGITS, *_REGULARIZED_DIGITS)),
+        *(
+            RademacherEntry(workload, _RECIPE)
+            for workload in (*_PLAIN_DIGITS, *_REGULARIZED_DIGITS)
+        ),
     ),
     quick=(
         *(
-            LabelNoiseEntry(replace(subject, num_samples=100), 0.4, _QUICK)
-            for subject in _PLAIN_DIGITS
+            LabelNoiseEntry(replace(workload, num_samples=100), 0.4, _QUICK)
+            for workload in _PLAIN_DIGITS
         ),
         RademacherEntry(replace(_PLAIN_DIGITS[1], num_samples=100), _QUICK),
     ),

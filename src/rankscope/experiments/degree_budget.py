@@ -13,12 +13,12 @@ from rankscope.architectures.measuring import measure_rank
 from rankscope.experiments.degree_tasks import (
     CertifiedTask,
     ImageTask,
-    Lesson,
     TargetSearch,
     Task,
+    TaskData,
     WaveTask,
 )
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.table import Interval
 from rankscope.separation.function_rank import separation_rank
 from rankscope.separation.pairing import FunctionOptions
@@ -104,18 +104,18 @@ class DegreeEntry(Entry):
             generator=torch.Generator().manual_seed(seed_of("weights", self.seed)),
         )
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Errors after every epoch, and exact and epsilon ranks of the trained network."""
-        lesson = self.task.lesson(place.data, seed=self.seed, report=place.report)
+        task_data = self.task.task_data(context.data, seed=self.seed, report=context.report)
         network = self.build()
         history = fit(
             network,
-            lesson.loss,
-            lesson.train,
+            task_data.loss,
+            task_data.train,
             replace(self.recipe, seed=self.seed),
-            folder=place.folder / "training",
-            evaluate=lambda model: {"error": lesson.error(model)},
-            progress=place.report,
+            folder=context.folder / "training",
+            evaluate=lambda model: {"error": task_data.error(model)},
+            progress=context.report,
         )
         network.eval()
         errors = [record.metrics["error"] for record in history.records]
@@ -127,9 +127,9 @@ class DegreeEntry(Entry):
             "width": network.width,
             "parameters": sum(parameter.numel() for parameter in network.parameters()),
             "total degree": polynomial.input_degree,
-            lesson.error_name: errors[-1],
-            **_ranks(polynomial, lesson),
-            **lesson.facts,
+            task_data.error_name: errors[-1],
+            **_ranks(polynomial, task_data),
+            **task_data.facts,
             "seconds": history.seconds,
             "errors": errors,
         }
@@ -145,9 +145,9 @@ def degree_name(degree: float) -> str:
     return "e" if degree == math.e else f"{degree:g}"
 
 
-def _ranks(polynomial: DegreePolynomial, lesson: Lesson) -> Row:
+def _ranks(polynomial: DegreePolynomial, task_data: TaskData) -> Row:
     """Exact rank at the trained weights and its bound; epsilon rank on samples of the task."""
-    inputs = lesson.test.inputs.double()
+    inputs = task_data.test.inputs.double()
     count = polynomial.num_positions
     halves = Partition.left_right(count)
     values = polynomial(inputs[..., None]).detach()
@@ -230,13 +230,13 @@ def differences(rows: Sequence[Row]) -> list[Row]:
     one side of 0.
     """
     curves = _curves(rows)
-    found: list[Row] = []
+    results: list[Row] = []
     for group in dict.fromkeys(group for group, _ in curves):
         row: Row = {"group": group}
         for other in ("2", "4", "e"):
             row[f"3 minus {other}"] = _difference(curves, group, other)
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def draw_curves(rows: Sequence[Row]) -> object:
@@ -266,13 +266,13 @@ def draw_curves(rows: Sequence[Row]) -> object:
 
 def _curves(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, list[float]]]:
     """The test errors of each seed, by group and degree."""
-    found: dict[tuple[str, str], dict[int, list[float]]] = {}
+    results: dict[tuple[str, str], dict[int, list[float]]] = {}
     for row in rows:
         errors = row.get("errors")
         if isinstance(errors, list) and errors:
-            seeds = found.setdefault((str(row["group"]), str(row["degree"])), {})
+            seeds = results.setdefault((str(row["group"]), str(row["degree"])), {})
             seeds[int(str(row.get("seed") or 0))] = errors
-    return found
+    return results
 
 
 def _difference(

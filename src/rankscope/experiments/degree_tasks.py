@@ -167,7 +167,7 @@ NUM_TEST = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TaskData:
     """A task with its data.
 
     Args:
@@ -208,7 +208,7 @@ class Task(ABC):
         """Numbers that it gives."""
 
     @abstractmethod
-    def lesson(self, data: Path | None, *, seed: int, report: Report = ignore) -> Lesson:
+    def task_data(self, data: Path | None, *, seed: int, report: Report = ignore) -> TaskData:
         """The data; the seed draws the training samples where there is something to draw."""
 
 
@@ -235,7 +235,7 @@ class CertifiedTask(Task):
         """One."""
         return 1
 
-    def lesson(self, data: Path | None, *, seed: int, report: Report = ignore) -> Lesson:
+    def task_data(self, data: Path | None, *, seed: int, report: Report = ignore) -> TaskData:
         """Search and certify the polynomial, then sample it."""
         del data
         target = self.search.find(report)
@@ -270,7 +270,7 @@ class WaveTask(Task):
 
     @property
     def num_inputs(self) -> int:
-        """As given."""
+        """The given number of inputs."""
         return self.inputs
 
     @property
@@ -278,7 +278,7 @@ class WaveTask(Task):
         """One."""
         return 1
 
-    def lesson(self, data: Path | None, *, seed: int, report: Report = ignore) -> Lesson:
+    def task_data(self, data: Path | None, *, seed: int, report: Report = ignore) -> TaskData:
         """Sample the function."""
         del data, report
         generator = torch.Generator().manual_seed(seed_of("waves", self.num_waves))
@@ -323,7 +323,7 @@ class ImageTask(Task):
         """Ten classes."""
         return 10
 
-    def lesson(self, data: Path | None, *, seed: int, report: Report = ignore) -> Lesson:
+    def task_data(self, data: Path | None, *, seed: int, report: Report = ignore) -> TaskData:
         """Read the images.
 
         Raises:
@@ -345,10 +345,10 @@ class ImageTask(Task):
         test = TensorData((tests - mean) / spread, answers)
 
         def error(model: nn.Module) -> float:
-            found = model(test.inputs).argmax(dim=1)
-            return 100 * float((found != test.targets).double().mean())
+            result = model(test.inputs).argmax(dim=1)
+            return 100 * float((result != test.targets).double().mean())
 
-        return Lesson(train, test, self.num_outputs, cross_entropy, error, "percent wrong", {})
+        return TaskData(train, test, self.num_outputs, cross_entropy, error, "percent wrong", {})
 
     def _averaged(self, part: TensorData) -> tuple[Tensor, Tensor]:
         batch = part.batches(len(part))[0]
@@ -365,7 +365,7 @@ def squared_error(model: nn.Module, batch: Batch) -> Tensor:
 
 def _regression(
     function: Callable[[Tensor], Tensor], num_inputs: int, num_samples: int, seed: int, facts: Row
-) -> Lesson:
+) -> TaskData:
     """Values on inputs uniform in [-1, 1]; the test set is the same for every seed."""
 
     def sampled(count: int, *name: str | int) -> TensorData:
@@ -381,4 +381,4 @@ def _regression(
         misses: Tensor = model(test.inputs)[:, 0] - wanted
         return float(misses.square().mean().sqrt() / scale)
 
-    return Lesson(train, test, 1, squared_error, error, "relative error", facts)
+    return TaskData(train, test, 1, squared_error, error, "relative error", facts)

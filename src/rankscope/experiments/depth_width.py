@@ -35,12 +35,12 @@ def crossing(shallow: Curve, deep: Curve) -> float | None:
         10
     """
     differences = _differences(shallow, deep)
-    found = None
+    result = None
     for (before, low), (after, high) in pairwise(differences):
         if low > 0 >= high:
             share = low / (low - high)
-            found = math.exp(math.log(before) + share * (math.log(after) - math.log(before)))
-    return None if not differences or differences[-1][1] > 0 else found
+            result = math.exp(math.log(before) + share * (math.log(after) - math.log(before)))
+    return None if not differences or differences[-1][1] > 0 else result
 
 
 def crossing_rows(rows: Sequence[Row]) -> list[Row]:
@@ -50,7 +50,7 @@ def crossing_rows(rows: Sequence[Row]) -> list[Row]:
     models of two depths should change places between its two borders.
     """
     depths = sorted({int(str(row[_DEPTH])) for row in rows if _LOSS in row})
-    found: list[Row] = []
+    results: list[Row] = []
     for shallow, deep in pairwise(depths):
         means = _curve(rows, shallow), _curve(rows, deep)
         each = [
@@ -58,7 +58,7 @@ def crossing_rows(rows: Sequence[Row]) -> list[Row]:
             for seed in sorted({int(str(row["seed"] or 0)) for row in rows})
         ]
         known = [size for size in each if size is not None]
-        found.append(
+        results.append(
             {
                 "depths": f"{shallow} and {deep}",
                 "deeper is better from": crossing(*means),
@@ -71,7 +71,7 @@ def crossing_rows(rows: Sequence[Row]) -> list[Row]:
                 "law, border of the deeper": LEVINE.parameters(deep),
             }
         )
-    return found
+    return results
 
 
 def _differences(shallow: Curve, deep: Curve) -> list[tuple[float, float]]:

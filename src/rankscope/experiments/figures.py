@@ -64,12 +64,12 @@ class LineFigure:
 
     def groups(self, rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
         """The points of every group, in the order of the rows."""
-        found: dict[str, list[tuple[float, float]]] = {}
+        results: dict[str, list[tuple[float, float]]] = {}
         for row in rows:
             place, value = row.get(self.across), row.get(self.up)
             if isinstance(place, int | float) and isinstance(value, int | float):
-                found.setdefault(self._name(row), []).append((float(place), float(value)))
-        return found
+                results.setdefault(self._name(row), []).append((float(place), float(value)))
+        return results
 
     def _name(self, row: Row) -> str:
         if isinstance(self.group, str):
@@ -123,8 +123,8 @@ class DotFigure:
         ]
         heights = [_LINE * len(names) + _AXIS for names in settings]
         figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-        found = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
-        for axes, panel, names in zip(found, panels, settings, strict=True):
+        result = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
+        for axes, panel, names in zip(result, panels, settings, strict=True):
             self._draw(axes, panel, names)
         if len(panels[0]) > 1:
             figure.legend(loc="outside lower center", ncols=len(self.columns), fontsize="small")
@@ -132,12 +132,12 @@ class DotFigure:
 
     def points(self, rows: Sequence[Row], column: str) -> dict[str, list[float]]:
         """The values of a column by setting; settings without one are left out."""
-        found: dict[str, list[float]] = {}
+        results: dict[str, list[float]] = {}
         for row in rows:
             value = row.get(column)
             if isinstance(value, int | float):
-                found.setdefault(str(row["setting"]), []).append(float(value))
-        return found
+                results.setdefault(str(row["setting"]), []).append(float(value))
+        return results
 
     def _draw(self, axes: Any, panel: Mapping[str, _Points], settings: Sequence[str]) -> None:
         for column, points in panel.items():

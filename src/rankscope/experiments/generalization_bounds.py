@@ -11,12 +11,12 @@ from torch import nn
 from rankscope.architectures.models.cp_networks import with_cp_layers
 from rankscope.experiments.classifiers import percent_right
 from rankscope.experiments.cp_networks import (
-    CPSubject,
-    SubjectTraining,
+    TrainingWorkload,
+    WorkloadTraining,
     inputs_and_labels,
     small_network,
 )
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import LineFigure
 from rankscope.experiments.table import partial_correlation
 from rankscope.generalization.analysis import Options
@@ -43,11 +43,11 @@ TEST_ERROR, MARGIN_LOSS = "test error", "margin loss"
 
 @dataclass(frozen=True)
 class BoundEntry(Entry):
-    """Train a subject, and measure its bounds every few epochs.
+    """Train a workload, and measure its bounds every few epochs.
 
     Args:
         setting: name of the row.
-        subject: the network and its samples.
+        workload: the network and its samples.
         recipe: its seed is that of the entry.
         margin: γ of all bounds.
         every: epochs from one measurement to the next.
@@ -57,7 +57,7 @@ class BoundEntry(Entry):
     """
 
     setting: str
-    subject: CPSubject
+    workload: TrainingWorkload
     recipe: Recipe
     margin: float = 1.0
     every: int = 4
@@ -67,18 +67,18 @@ class BoundEntry(Entry):
 
     @property
     def name(self) -> str:
-        """That of the setting."""
+        """The name of the setting."""
         return self.setting
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """The last measurement, correlations over all of them, and their curves."""
-        data = self.subject.data(place.data)
-        training = SubjectTraining(self.subject, self.recipe, self.noise, self.seed)
+        data = self.workload.data(context.data)
+        training = WorkloadTraining(self.workload, self.recipe, self.noise, self.seed)
         samples = training.samples(data)
         sample, test = (Sample(*inputs_and_labels(part)) for part in (samples, data.test))
         track = TrackBounds(sample, test, self.margin, self.searches)
         trained = training.run(
-            place, data, samples=samples, evaluate=EveryFewEpochs(track, self.every)
+            context, data, samples=samples, evaluate=EveryFewEpochs(track, self.every)
         )
         measured = [record for record in trained.history.records if record.metrics]
         last = measured[-1].metrics
@@ -100,23 +100,23 @@ class BoundEntry(Entry):
 
 def _curves(records: Sequence[Record]) -> Row:
     """Every quantity over the measurements; None where one of them was infinite."""
-    found: Row = {"epochs": [float(record.epoch) for record in records]}
+    results: Row = {"epochs": [float(record.epoch) for record in records]}
     for name in records[0].metrics:
         values = [record.metrics[name] for record in records]
         is_finite = all(math.isfinite(value) for value in values)
-        found[f"{name} curve"] = values if is_finite else None
-    return found
+        results[f"{name} curve"] = values if is_finite else None
+    return results
 
 
 def _correlations(records: Sequence[Record]) -> Row:
     """Rank correlation of each bound with the test error over the measurements of this run."""
     errors = [record.metrics[TEST_ERROR] for record in records]
-    found: Row = {}
+    results: Row = {}
     for name in (name for name in BOUNDS if name in records[0].metrics):
         values = [record.metrics[name] for record in records]
         if all(math.isfinite(value) for value in values):
-            found[f"{name} correlation"] = partial_correlation(values, errors, []).value
-    return found
+            results[f"{name} correlation"] = partial_correlation(values, errors, []).value
+    return results
 
 
 def _finite(value: float | None) -> float | None:
@@ -171,8 +171,8 @@ def _draw(panel: Any, rows: Sequence[Row]) -> None:
 _RECIPE = Recipe(epochs=48, batch_size=64, learning_rate=2e-3, schedule=Cosine())
 # Without it, every component of these networks is needed, and no complexity ever changes.
 _DECAYING = replace(_RECIPE, weight_decay=3.0)
-_DIGITS = CPSubject("digits")
-_FASHION, _CIFAR10 = (CPSubject(name, 2_000) for name in ("fashion-mnist", "cifar10"))
+_DIGITS = TrainingWorkload("digits")
+_FASHION, _CIFAR10 = (TrainingWorkload(name, 2_000) for name in ("fashion-mnist", "cifar10"))
 _PROVED = {name: usual_searches()[name] for name in ("triangle", "exact")}
 
 
@@ -181,14 +181,14 @@ def correlations(rows: Sequence[Row]) -> list[Row]:
 
     "complexity" is what a bound adds to the loss that was measured on the training sample.
     """
-    found: list[Row] = []
+    results: list[Row] = []
     for setting in dict.fromkeys(str(row["setting"]) for row in rows):
         own = [row for row in rows if row["setting"] == setting]
         for name in BOUNDS:
             values = _joined(own, name)
             if values is not None:
-                found.append(_correlated(own, setting, name, values))
-    return found
+                results.append(_correlated(own, setting, name, values))
+    return results
 
 
 def _correlated(rows: Sequence[Row], setting: str, name: str, values: list[float]) -> Row:
@@ -302,9 +302,9 @@ class NonVacuousEntry(Entry):
     def _rank(self, shape: WeightShape) -> int:
         return max(1, int(self.rank_share * matched_rank(shape)))
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """The bound, what it is made of, and the test error beside it."""
-        data = CPSubject(self.data_set).data(place.data)
+        data = TrainingWorkload(self.data_set).data(context.data)
         model = self.network(data)
         quantization = fixed_scales(model, bits=self.bits)
         fit(
@@ -312,8 +312,8 @@ class NonVacuousEntry(Entry):
             QuantizedCrossEntropy(quantization),
             data.train,
             replace(self.recipe, seed=self.seed),
-            folder=place.folder / "training",
-            progress=place.report,
+            folder=context.folder / "training",
+            progress=context.report,
         )
         network = quantize_network(model, quantization)
         size = len(data.train)
@@ -363,15 +363,15 @@ _SETTINGS = (
 
 def largest(rows: Sequence[Row]) -> list[Row]:
     """For each data set the largest setting, by parameters, with all bounds below one half."""
-    found: list[Row] = []
+    results: list[Row] = []
     for data in dict.fromkeys(row["data"] for row in rows):
         settings: dict[str, list[Row]] = {}
         for row in (row for row in rows if row["data"] == data):
             settings.setdefault(str(row["setting"]), []).append(row)
         below = [own for own in settings.values() if _worst(own) < WANTED]
         chosen = max(below, key=lambda own: float(str(own[0]["parameters"])), default=None)
-        found.append(_described(data, chosen))
-    return found
+        results.append(_described(data, chosen))
+    return results
 
 
 def _described(data: object, chosen: list[Row] | None) -> Row:

@@ -21,7 +21,7 @@ from rankscope.compression.compressing import compress
 from rankscope.compression.fine_tuning import Distillation, Labels, fine_tune
 from rankscope.compression.sequential import fit_stages
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import LineFigure
 from rankscope.layers.convolution import FactorizedConv2d
 from rankscope.layers.formats.catalogue import FORMATS
@@ -39,7 +39,7 @@ from rankscope.training.scoring import accuracy
 
 
 @dataclass(frozen=True)
-class Subject:
+class CompressionWorkload:
     """A trained network, the data it was trained on, and the stages it is repaired by.
 
     Args:
@@ -87,8 +87,8 @@ def score(model: nn.Module, data: TensorData) -> float:
     return round(100 * accuracy(model, batch.inputs, batch.targets), 2)
 
 
-RESNET32 = Subject("resnet32", "cifar10", ("layer1", "layer2", "layer3"))
-DIGITS = Subject("digits", "digits", ("conv2", "conv3"))
+RESNET32 = CompressionWorkload("resnet32", "cifar10", ("layer1", "layer2", "layer3"))
+DIGITS = CompressionWorkload("digits", "digits", ("conv2", "conv3"))
 
 
 # What was kept of a network's convolutions, counted on the networks themselves.
@@ -114,10 +114,12 @@ class Comparison:
         return self.kept / self.dense
 
 
-def compare(subject: Subject, reference: nn.Module, compressed: nn.Module) -> Comparison:
+def compare(
+    workload: CompressionWorkload, reference: nn.Module, compressed: nn.Module
+) -> Comparison:
     """Count and compare the convolutions of the stages."""
     dense, kept, lost, total = 0, 0, 0.0, 0.0
-    for name, convolution in subject.convolutions(reference).items():
+    for name, convolution in workload.convolutions(reference).items():
         weight = convolution.weight.detach().double()
         rebuilt, size = _weight(compressed.get_submodule(name))
         dense += weight.numel()
@@ -139,14 +141,14 @@ def _weight(module: nn.Module) -> tuple[Tensor, int]:
 
 
 def compress_uniformly(
-    subject: Subject, model: nn.Module, format: Format, keep: float, *, seed: int = 0
+    workload: CompressionWorkload, model: nn.Module, format: Format, keep: float, *, seed: int = 0
 ) -> nn.Module:
     """A copy of a model with every convolution of its stages in one format, at one rate.
 
     Raises:
         ExperimentError: if not even ranks of one are that small.
     """
-    convolutions = subject.convolutions(model)
+    convolutions = workload.convolutions(model)
     shapes = {name: WeightShape.of(dense.weight) for name, dense in convolutions.items()}
     ranks = ranks_at_one_rate(format, shapes, keep)
     compressed = copy.deepcopy(model)
@@ -171,7 +173,7 @@ def ranks_at_one_rate(
     Raises:
         ExperimentError: if not even ranks of one are that small.
     """
-    found: dict[str, Ranks] = {}
+    results: dict[str, Ranks] = {}
     dense = kept = 0
     for name, shape in shapes.items():
         dense += shape.num_parameters
@@ -183,8 +185,8 @@ def ranks_at_one_rate(
                 f"{shape.num_parameters:,} numbers, not even with ranks of one."
             )
         kept += format.num_parameters(shape, ranks)
-        found[name] = ranks
-    return found
+        results[name] = ranks
+    return results
 
 
 # Two ways to repair a compressed network, as experiments compare them.
@@ -222,30 +224,30 @@ class Repair:
 
 def repair(
     protocol: Protocol,
-    subject: Subject,
+    workload: CompressionWorkload,
     networks: tuple[nn.Module, nn.Module],
     data: TensorData,
     recipe: Recipe,
-    place: Workplace,
+    context: RunContext,
 ) -> Repair:
     """Train a compressed network in place.
 
     Args:
         protocol: which way.
-        subject: names the stages.
+        workload: names the stages.
         networks: the reference, which is left alone, and its compressed copy.
         data: what is trained on.
         recipe: of the whole repair: the limits of samples and seconds are shared by the stages.
-        place: where the checkpoints go.
+        context: where the checkpoints go.
     """
     reference, compressed = networks
     if protocol is Protocol.END_TO_END:
-        folder = place.folder / "end-to-end"
+        folder = context.folder / "end-to-end"
         history = fine_tune(
-            compressed, Labels(), data, recipe, folder=folder, progress=place.report
+            compressed, Labels(), data, recipe, folder=folder, progress=context.report
         )
         return Repair(history.samples, history.seconds)
-    stages = len(subject.stages)
+    stages = len(workload.stages)
     shared = replace(
         recipe,
         max_seconds=None if recipe.max_seconds is None else recipe.max_seconds / stages,
@@ -255,10 +257,10 @@ def repair(
         reference,
         compressed,
         data,
-        stages=subject.stages,
+        stages=workload.stages,
         recipe=shared,
-        folder=place.folder,
-        progress=place.report,
+        folder=context.folder,
+        progress=context.report,
         keep=min(KEPT_SAMPLES, shared.max_samples or KEPT_SAMPLES),
     )
     samples = sum(fit.history.samples for fit in fits)
@@ -273,7 +275,7 @@ def repair(
 class DenseEntry(Entry):
     """The uncompressed network, for comparison."""
 
-    subject: Subject
+    workload: CompressionWorkload
     published: float | None = None
 
     @property
@@ -281,14 +283,14 @@ class DenseEntry(Entry):
         """It is the only one of its kind."""
         return "dense"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Its accuracy."""
         began = working_seconds()
-        model, data = self.subject.build(place.data), self.subject.load(place.data)
+        model, data = self.workload.build(context.data), self.workload.load(context.data)
         return {
             "format": "dense",
             "published": self.published,
-            "kept": compare(self.subject, model, model).kept,
+            "kept": compare(self.workload, model, model).kept,
             "share": 1.0,
             "weight error": None,
             "accuracy before": None,
@@ -303,11 +305,11 @@ class CompressionEntry(Entry):
     """What the rows of compressed networks share; subclasses say how it is done.
 
     Args:
-        subject: what is compressed.
+        workload: what is compressed.
         keep: share of its convolutions' parameters, counted.
     """
 
-    subject: Subject
+    workload: CompressionWorkload
     keep: float
 
     @abstractmethod
@@ -320,7 +322,7 @@ class CompressionEntry(Entry):
         networks: tuple[nn.Module, nn.Module],
         data: TensorData,
         seconds: float,
-        place: Workplace,
+        context: RunContext,
     ) -> Repair:
         """Train the compressed one (the second) in place, for so many seconds at most."""
 
@@ -328,25 +330,25 @@ class CompressionEntry(Entry):
     def describe(self, compressed: nn.Module) -> Row:
         """Cells of the row beside the measured ones."""
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Counted parameters, error of the weights, accuracy before and after the repair."""
         began = working_seconds()
-        place.report(Progress("decomposing", 0, 1))
-        reference, data = self.subject.build(place.data), self.subject.load(place.data)
+        context.report(Progress("decomposing", 0, 1))
+        reference, data = self.workload.build(context.data), self.workload.load(context.data)
         compressed = self.compress(reference, data.train)
-        found = compare(self.subject, reference, compressed)
+        result = compare(self.workload, reference, compressed)
         scoring_began = working_seconds()
         before = score(compressed, data.test)
-        seconds = seconds_left(self.name, place, began, scoring_began)
+        seconds = seconds_left(self.name, context, began, scoring_began)
         preparing = working_seconds() - began
-        done = self.repair((reference, compressed), data.train, seconds, place)
+        done = self.repair((reference, compressed), data.train, seconds, context)
         scoring_began = working_seconds()
         after = score(compressed, data.test)
         return {
             **self.describe(compressed),
-            "kept": found.kept,
-            "share": found.share,
-            "weight error": found.error,
+            "kept": result.kept,
+            "share": result.share,
+            "weight error": result.error,
             "accuracy before": before,
             "accuracy": after,
             "samples": done.samples,
@@ -359,7 +361,7 @@ class UniformEntry(CompressionEntry):
     """Every convolution in one format at one rate, then repaired stage by stage.
 
     Args:
-        subject: what is compressed.
+        workload: what is compressed.
         keep: share of its convolutions' parameters, counted.
         format: name of the format.
         published: accuracy in percent that the source reports at this nominal share.
@@ -378,21 +380,21 @@ class UniformEntry(CompressionEntry):
         return f"{self.format}-{100 * self.keep:g}"
 
     def compress(self, reference: nn.Module, data: TensorData) -> nn.Module:
-        """By the weights alone."""
+        """Compress by the weights alone."""
         del data
         format = FORMATS[self.format]
-        return compress_uniformly(self.subject, reference, format, self.keep, seed=self.seed)
+        return compress_uniformly(self.workload, reference, format, self.keep, seed=self.seed)
 
     def repair(
         self,
         networks: tuple[nn.Module, nn.Module],
         data: TensorData,
         seconds: float,
-        place: Workplace,
+        context: RunContext,
     ) -> Repair:
-        """By the source's protocol."""
+        """Repair by the source's protocol."""
         recipe = replace(self.recipe, max_seconds=seconds)
-        return repair(Protocol.SEQUENTIAL, self.subject, networks, data, recipe, place)
+        return repair(Protocol.SEQUENTIAL, self.workload, networks, data, recipe, context)
 
     def describe(self, compressed: nn.Module) -> Row:
         """The format, and what the source reports."""
@@ -400,17 +402,17 @@ class UniformEntry(CompressionEntry):
         return {"format": self.format, "published": self.published}
 
 
-def seconds_left(name: str, place: Workplace, began: float, scoring_began: float) -> float:
+def seconds_left(name: str, context: RunContext, began: float, scoring_began: float) -> float:
     """What an entry may still train for, so that it can be scored once more in time.
 
     Raises:
         ExperimentError: if nothing is left.
     """
     now = working_seconds()
-    left = place.seconds - (now - began) - (now - scoring_began)
+    left = context.seconds - (now - began) - (now - scoring_began)
     if left <= 0:
         raise ExperimentError(
-            f"{name}: of its {place.seconds:g} seconds, {now - began:.0f} were spent before "
+            f"{name}: of its {context.seconds:g} seconds, {now - began:.0f} were spent before "
             f"training could begin. Give it more."
         )
     return left
@@ -433,7 +435,7 @@ class PlannedEntry(CompressionEntry):
     """Planned for the outputs on data, repaired stage by stage, then end to end.
 
     Args:
-        subject: what is compressed.
+        workload: what is compressed.
         keep: share of the same convolutions' parameters as in the other rows, counted.
         sequential: recipe of the repair by stages.
         end_to_end: recipe of the fine-tuning, on the labels and the reference's predictions.
@@ -444,12 +446,12 @@ class PlannedEntry(CompressionEntry):
 
     @property
     def name(self) -> str:
-        """By its share."""
+        """Name the row by its share."""
         return f"best-{100 * self.keep:g}"
 
     def compress(self, reference: nn.Module, data: TensorData) -> nn.Module:
         """One choice for all convolutions; what the other rows leave alone is left alone."""
-        convolutions = self.subject.convolutions(reference)
+        convolutions = self.workload.convolutions(reference)
         total = sum(parameter.numel() for parameter in reference.parameters())
         dense = sum(module.weight.numel() for module in convolutions.values())
         others = [
@@ -468,19 +470,19 @@ class PlannedEntry(CompressionEntry):
         networks: tuple[nn.Module, nn.Module],
         data: TensorData,
         seconds: float,
-        place: Workplace,
+        context: RunContext,
     ) -> Repair:
         """Stage by stage, then end to end."""
         reference, compressed = networks
         first = replace(self.sequential, max_seconds=SEQUENTIAL_SHARE * seconds)
-        done = repair(Protocol.SEQUENTIAL, self.subject, networks, data, first, place)
+        done = repair(Protocol.SEQUENTIAL, self.workload, networks, data, first, context)
         history = fine_tune(
             compressed,
             Distillation(reference, labels=0.5),
             data,
             replace(self.end_to_end, max_seconds=(1 - SEQUENTIAL_SHARE) * seconds),
-            folder=place.folder / "end-to-end",
-            progress=place.report,
+            folder=context.folder / "end-to-end",
+            progress=context.report,
         )
         return Repair(done.samples + history.samples, done.seconds + history.seconds)
 

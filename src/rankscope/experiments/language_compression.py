@@ -17,7 +17,7 @@ from rankscope.architectures.models.wordpiece import WordPieces
 from rankscope.compression.compressing import compress
 from rankscope.compression.latency_table import measure_latency
 from rankscope.compression.plan import Plan
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import DotFigure
 from rankscope.separation.measuring.progress import Progress
 from rankscope.training.batches import Batch, TensorData
@@ -53,7 +53,7 @@ class LanguageTask:
     score: Callable[[nn.Module], float]
 
 
-class LanguageSubject(ABC):
+class LanguageWorkload(ABC):
     """A published model of language. Subclasses are frozen dataclasses."""
 
     network: str
@@ -76,7 +76,7 @@ class LanguageSubject(ABC):
 
 
 @dataclass(frozen=True)
-class SentenceVectors(LanguageSubject):
+class SentenceVectors(LanguageWorkload):
     """MiniLM, scored by Spearman's correlation on the test pairs of STS-B, in percent.
 
     It is repaired to give the states of the uncompressed model on the sentences of the training
@@ -100,7 +100,7 @@ class SentenceVectors(LanguageSubject):
 
 
 @dataclass(frozen=True)
-class Pronunciation(LanguageSubject):
+class Pronunciation(LanguageWorkload):
     """The GRU of g2p_en, scored by the words of CMUdict that it speaks rightly, in percent.
 
     Every twentieth word is scored; on the others it is repaired to speak as the uncompressed
@@ -165,13 +165,13 @@ class LanguageEntry(Entry):
     """One model at one share.
 
     Args:
-        subject: what is compressed.
+        workload: what is compressed.
         keep: share of all its parameters; 1 for the model itself.
         on_outputs: whether errors are those of outputs on training inputs, or of weights.
         is_repaired: whether the rest of the time goes into imitating the uncompressed model.
     """
 
-    subject: LanguageSubject
+    workload: LanguageWorkload
     keep: float
     on_outputs: bool = True
     is_repaired: bool = False
@@ -184,15 +184,15 @@ class LanguageEntry(Entry):
         scored = "outputs" if self.on_outputs else "weights"
         return f"{100 * self.keep:g}-{scored}{'-repaired' if self.is_repaired else ''}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Parameters, score and latency, beside the uncompressed model's."""
         began = working_seconds()
-        model = self.subject.build(place.data)
-        task = self.subject.task(model, place.data)
+        model = self.workload.build(context.data)
+        task = self.workload.task(model, context.data)
         row: Row = {"kept": _count(model), "share": 1.0, "formats": "dense"}
         smaller = model
         if self.keep < 1:
-            place.report(Progress("planning", 0, 1))
+            context.report(Progress("planning", 0, 1))
             inputs = task.training.head(CALIBRATION_SAMPLES).batches(CALIBRATION_BATCH)
             batches = [batch.inputs for batch in inputs] if self.on_outputs else None
             compressed = compress(model, self.keep, batches)
@@ -201,16 +201,16 @@ class LanguageEntry(Entry):
             row["share"] = _count(smaller) / _count(model)
         if self.is_repaired:
             row["score before"] = round(task.score(smaller), 2)
-            self._repair(smaller, task, place, place.seconds - (working_seconds() - began))
+            self._repair(smaller, task, context, context.seconds - (working_seconds() - began))
         row["score"] = round(task.score(smaller), 2)
         row["latency over dense"] = _latency(model, smaller, task)
         return {**row, "seconds": working_seconds() - began}
 
     def _repair(
-        self, model: nn.Module, task: LanguageTask, place: Workplace, seconds: float
+        self, model: nn.Module, task: LanguageTask, context: RunContext, seconds: float
     ) -> None:
         recipe = replace(RECIPE, max_seconds=max(seconds, 1.0))
-        fit(model, task.loss, task.training, recipe, folder=place.folder, progress=place.report)
+        fit(model, task.loss, task.training, recipe, folder=context.folder, progress=context.report)
 
 
 def _count(model: nn.Module) -> int:
@@ -226,16 +226,16 @@ def _latency(dense: nn.Module, smaller: nn.Module, task: LanguageTask) -> float 
     if smaller is dense:
         return None
     example = task.training.head(_TIMED_BATCH).batches(_TIMED_BATCH)[0].inputs
-    (found,) = measure_latency(dense, smaller, example, batch_sizes=(_TIMED_BATCH,))
-    return found.ratio
+    (result,) = measure_latency(dense, smaller, example, batch_sizes=(_TIMED_BATCH,))
+    return result.ratio
 
 
-def _entries(subject: LanguageSubject, shares: tuple[float, ...]) -> tuple[LanguageEntry, ...]:
+def _entries(workload: LanguageWorkload, shares: tuple[float, ...]) -> tuple[LanguageEntry, ...]:
     return (
-        LanguageEntry(subject, 1.0),
-        *(LanguageEntry(subject, share, on_outputs=False) for share in shares),
-        *(LanguageEntry(subject, share) for share in shares),
-        *(LanguageEntry(subject, share, is_repaired=True) for share in shares),
+        LanguageEntry(workload, 1.0),
+        *(LanguageEntry(workload, share, on_outputs=False) for share in shares),
+        *(LanguageEntry(workload, share) for share in shares),
+        *(LanguageEntry(workload, share, is_repaired=True) for share in shares),
     )
 
 

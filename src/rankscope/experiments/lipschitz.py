@@ -20,7 +20,7 @@ from rankscope.architectures.lipschitz.wide_resnet import WideResNet
 from rankscope.architectures.models.digits import DigitsNetwork
 from rankscope.diagrams.pictures.themes import LIGHT
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Value, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext, Value
 from rankscope.layers.norm_preserving.scaling import InputScaling
 from rankscope.robustness.attacks import Threat
 from rankscope.robustness.certification import Certification, certify
@@ -50,7 +50,7 @@ SOURCE_RECIPE = Recipe(
 
 
 @dataclass(frozen=True)
-class Contender:
+class TrainingSetup:
     """A network and how it is trained.
 
     Args:
@@ -71,7 +71,7 @@ class LipschitzEntry(Entry):
     """Train a network, then certify and attack it.
 
     Args:
-        contender: the network.
+        setup: the network.
         data_set: its name.
         num_samples: of the test set, that are attacked and certified.
         radii: Euclidean, of pixels in 0..1, in increasing order.
@@ -80,7 +80,7 @@ class LipschitzEntry(Entry):
         seed: of the weights, and of the order of the samples.
     """
 
-    contender: Contender
+    setup: TrainingSetup
     data_set: str
     num_samples: int
     radii: tuple[Fraction, ...] = RADII
@@ -89,51 +89,51 @@ class LipschitzEntry(Entry):
 
     @property
     def name(self) -> str:
-        """That of the contender."""
-        return self.contender.name
+        """The name of the setup."""
+        return self.setup.name
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Accuracies in percent: clean, and attacked and certified at each radius."""
-        data = load_data_set(self.data_set, place.data)
+        data = load_data_set(self.data_set, context.data)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of("weights", self.seed))
-            model = self.contender.build()
-        recipe = replace(self.contender.recipe, seed=self.seed)
+            model = self.setup.build()
+        recipe = replace(self.setup.recipe, seed=self.seed)
         history = fit(
             model,
-            self.contender.loss,
+            self.setup.loss,
             in_pixels(data).train,
             recipe,
-            folder=place.folder / "training",
-            progress=place.report,
+            folder=context.folder / "training",
+            progress=context.report,
         )
         inputs, labels = first_samples(data, self.num_samples)
-        found = certify(
+        result = certify(
             model,
             inputs,
             labels,
             [float(radius) for radius in self.radii],
             attack=ProjectedDescent(),
-            report=place.report,
+            report=context.report,
         )
         published = self.published or (None, None)
         return {
-            "network": self.contender.name,
+            "network": self.setup.name,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "samples trained on": history.samples,
-            "clean": _percent(found.clean),
-            **self._accuracies(found),
-            "Lipschitz": found.lipschitz,
+            "clean": _percent(result.clean),
+            **self._accuracies(result),
+            "Lipschitz": result.lipschitz,
             "published clean": published[0],
             "published attacked": published[1],
             "radii": [float(radius) for radius in self.radii],
-            "attacked": [_percent(row.attacked) for row in found.radii],
-            "certified": [_percent(row.certified) for row in found.radii],
+            "attacked": [_percent(row.attacked) for row in result.radii],
+            "certified": [_percent(row.certified) for row in result.radii],
         }
 
-    def _accuracies(self, found: Certification) -> dict[str, Value]:
+    def _accuracies(self, result: Certification) -> dict[str, Value]:
         row: dict[str, Value] = {}
-        for radius, accuracies in zip(self.radii, found.radii, strict=True):
+        for radius, accuracies in zip(self.radii, result.radii, strict=True):
             row[f"attacked {radius_name(radius)}"] = _percent(accuracies.attacked)
             row[f"certified {radius_name(radius)}"] = _percent(accuracies.certified)
         return row
@@ -240,12 +240,12 @@ def _wide_digits() -> WideResNet:
     return WideResNet(10, 1, image=(1, 8, 8))
 
 
-CONTENDERS = (
-    Contender("lip-convnet-6", _CHAIN, HALF_MARGIN, _DIGITS_CERTIFIED),
-    Contender("lip-convnet-6-margin-1", _CHAIN, MarginLoss(1.0), _DIGITS_CERTIFIED),
-    Contender("wide-resnet-10-1", _wide_digits, HALF_MARGIN, _DIGITS_CERTIFIED),
-    Contender("usual", DigitsNetwork, cross_entropy, _DIGITS_USUAL),
-    Contender(
+SETUPS = (
+    TrainingSetup("lip-convnet-6", _CHAIN, HALF_MARGIN, _DIGITS_CERTIFIED),
+    TrainingSetup("lip-convnet-6-margin-1", _CHAIN, MarginLoss(1.0), _DIGITS_CERTIFIED),
+    TrainingSetup("wide-resnet-10-1", _wide_digits, HALF_MARGIN, _DIGITS_CERTIFIED),
+    TrainingSetup("usual", DigitsNetwork, cross_entropy, _DIGITS_USUAL),
+    TrainingSetup(
         "usual-adversarial",
         DigitsNetwork,
         AdversarialLoss(Threat(float(RADII[1]), L2()), steps=5),
@@ -257,12 +257,12 @@ LIPSCHITZ_DIGITS = Experiment(
     name="lipschitz-digits",
     title="Digits of 8 x 8 pixels: accuracy in percent, clean, attacked and certified (l2)",
     entries=tuple(
-        LipschitzEntry(contender, "digits", NUM_DIGITS_SAMPLES, (*RADII, Fraction(1, 1)))
-        for contender in CONTENDERS
+        LipschitzEntry(setup, "digits", NUM_DIGITS_SAMPLES, (*RADII, Fraction(1, 1)))
+        for setup in SETUPS
     ),
     quick=tuple(
-        LipschitzEntry(replace(contender, recipe=replace(contender.recipe, epochs=4)), "digits", 60)
-        for contender in CONTENDERS[:1] + CONTENDERS[3:]
+        LipschitzEntry(replace(setup, recipe=replace(setup.recipe, epochs=4)), "digits", 60)
+        for setup in SETUPS[:1] + SETUPS[3:]
     ),
     protocol=(
         "Networks of norm-preserving parts are trained for 40 epochs with the margin loss and the "
@@ -324,21 +324,21 @@ def usual_network() -> nn.Module:
     )
 
 
-def _resnet9(*, is_scaled: bool, is_longer: bool = False) -> Contender:
+def _resnet9(*, is_scaled: bool, is_longer: bool = False) -> TrainingSetup:
     def build() -> LipschitzNetwork:
         return ResNet9(width=8, scaling=scaling(is_scaled=is_scaled))
 
     network = "resnet9-8-longer" if is_longer else "resnet9-8"
     recipe = replace(_CERTIFIED, epochs=6, max_samples=LONGER) if is_longer else _CERTIFIED
-    return Contender(_named(network, is_scaled=is_scaled), build, HALF_MARGIN, recipe)
+    return TrainingSetup(_named(network, is_scaled=is_scaled), build, HALF_MARGIN, recipe)
 
 
-def _wide(depth: int, *, is_scaled: bool) -> Contender:
+def _wide(depth: int, *, is_scaled: bool) -> TrainingSetup:
     def build() -> LipschitzNetwork:
         return WideResNet(depth, 1, scaling=scaling(is_scaled=is_scaled))
 
     name = _named(f"wide-resnet-{depth}-1", is_scaled=is_scaled)
-    return Contender(name, build, HALF_MARGIN, _CERTIFIED)
+    return TrainingSetup(name, build, HALF_MARGIN, _CERTIFIED)
 
 
 def _named(network: str, *, is_scaled: bool) -> str:
@@ -351,9 +351,9 @@ def _entries(*, is_scaled: bool) -> tuple[LipschitzEntry, ...]:
     published = PUBLISHED_RESNET9 if is_scaled else None
     rows = [LipschitzEntry(first, "cifar10", NUM_SAMPLES, published=published)]
     for depth in DEPTHS:
-        contender = _wide(depth, is_scaled=is_scaled)
+        setup = _wide(depth, is_scaled=is_scaled)
         published = PUBLISHED_WIDE.get(depth) if is_scaled else None
-        rows.append(LipschitzEntry(contender, "cifar10", NUM_SAMPLES, published=published))
+        rows.append(LipschitzEntry(setup, "cifar10", NUM_SAMPLES, published=published))
     return tuple(rows)
 
 
@@ -371,11 +371,11 @@ def _longer_entries() -> tuple[LipschitzEntry, ...]:
 
 def _usual_entries() -> tuple[LipschitzEntry, ...]:
     threat = Threat(float(RADII[0]), L2())
-    contenders = (
-        Contender("usual", usual_network, cross_entropy, _USUAL),
-        Contender("usual-adversarial", usual_network, AdversarialLoss(threat, steps=3), _USUAL),
+    setups = (
+        TrainingSetup("usual", usual_network, cross_entropy, _USUAL),
+        TrainingSetup("usual-adversarial", usual_network, AdversarialLoss(threat, steps=3), _USUAL),
     )
-    return tuple(LipschitzEntry(contender, "cifar10", NUM_SAMPLES) for contender in contenders)
+    return tuple(LipschitzEntry(setup, "cifar10", NUM_SAMPLES) for setup in setups)
 
 
 def _quick(*, is_scaled: bool) -> LipschitzEntry:
@@ -387,7 +387,7 @@ def _quick(*, is_scaled: bool) -> LipschitzEntry:
 
     recipe = replace(SOURCE_RECIPE, epochs=3, batch_size=64)
     name = _named("wide-resnet-10-1", is_scaled=is_scaled)
-    return LipschitzEntry(Contender(name, build, HALF_MARGIN, recipe), "digits", 60)
+    return LipschitzEntry(TrainingSetup(name, build, HALF_MARGIN, recipe), "digits", 60)
 
 
 LIPSCHITZ_CIFAR10 = Experiment(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import MissingExtraError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.layers.frequency_blocks import Torus, frequency_blocks
 from rankscope.layers.norm_preserving.sorting import MaxMin
 from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
@@ -55,7 +55,7 @@ class ReferenceConvolution(nn.Module, ABC):
         """Images to images."""
 
     def convolve(self, inputs: Tensor, kernel: Tensor) -> Tensor:
-        """On a circle."""
+        """Convolve with circular padding."""
         padded = functional.pad(inputs, (self.kernel // 2,) * 4, mode="circular")
         return functional.conv2d(padded, kernel)
 
@@ -205,10 +205,10 @@ def bjorck(matrices: Tensor, steps: int) -> Tensor:
         Björck & Bowie (1971), SIAM Journal on Numerical Analysis 8.
     """
     bound = torch.linalg.matrix_norm(matrices, 1) * torch.linalg.matrix_norm(matrices, math.inf)
-    found: Tensor = matrices / bound.sqrt()[..., None, None]
+    result: Tensor = matrices / bound.sqrt()[..., None, None]
     for _ in range(steps):
-        found = 1.5 * found - 0.5 * found @ (found.mT @ found)
-    return found
+        result = 1.5 * result - 0.5 * result @ (result.mT @ result)
+    return result
 
 
 REFERENCES: dict[str, type[ReferenceConvolution]] = {
@@ -305,8 +305,8 @@ def build_layer(name: str, size: LayerSize) -> nn.Module:
 def _adaptive_convolution() -> Callable[..., nn.Module]:
     if not is_installed("orthogonium"):
         raise MissingExtraError(what="The layer AOC", package="orthogonium", extra="bench")
-    found: Callable[..., nn.Module] = import_module("orthogonium.layers").AdaptiveOrthoConv2d
-    return found
+    result: Callable[..., nn.Module] = import_module("orthogonium.layers").AdaptiveOrthoConv2d
+    return result
 
 
 def is_installed(package: str) -> bool:
@@ -375,19 +375,19 @@ class OrthogonalityEntry(Entry):
 
     @property
     def name(self) -> str:
-        """That of the layer, and what was done to it."""
+        """The name of the layer, and what was done to it."""
         name = self.layer.lower()
         if self.precision != torch.float32:
             name += f"-{str(self.precision).removeprefix('torch.')}"
         return f"{name}-after-{self.steps}-steps" if self.steps else name
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Ratios of norms, and of gradients' norms for each depth."""
         published, deviation = PUBLISHED.get(self.name, (None, None))
         if self.layer == "AOC" and not is_installed("orthogonium"):
             return {"layer": self.layer, "note": "left out: orthogonium is not installed"}
         with torch.random.fork_rng(devices=[]):
-            ratios = self._ratios(place)
+            ratios = self._ratios(context)
             gradients = {f"gradient after {depth}": self._gradient(depth) for depth in self.depths}
         return {
             "layer": self.layer,
@@ -400,17 +400,17 @@ class OrthogonalityEntry(Entry):
             "note": None,
         }
 
-    def _ratios(self, place: Workplace) -> Tensor:
-        found = []
+    def _ratios(self, context: RunContext) -> Tensor:
+        results = []
         for number in range(self.num_layers):
-            place.report(Progress("layers", number, self.num_layers))
+            context.report(Progress("layers", number, self.num_layers))
             torch.manual_seed(seed_of("layer", self.seed, number))
             layer = build_layer(self.layer, self.size)
             if self.steps:
                 train_layer(layer, self.size, self.steps)
             layer.to(self.precision)
-            found.append(norm_ratios(layer, self._images(self.num_inputs).to(self.precision)))
-        return torch.cat(found)
+            results.append(norm_ratios(layer, self._images(self.num_inputs).to(self.precision)))
+        return torch.cat(results)
 
     def _gradient(self, depth: int) -> float:
         torch.manual_seed(seed_of("depth", self.seed, depth))

@@ -25,7 +25,7 @@ from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import ExperimentError
 from rankscope.experiments.bottlenecks import HEAD_BOTTLENECK
 from rankscope.experiments.depth_width import DEPTH_WIDTH
-from rankscope.experiments.experiment import KEPT, Entry, Experiment, Row, Run, Workplace
+from rankscope.experiments.experiment import KEPT, Entry, Experiment, Row, Run, RunContext
 from rankscope.experiments.figures import LineFigure
 from rankscope.experiments.sequence_models import (
     DEFAULT_SPECTRUM,
@@ -91,16 +91,16 @@ class PretrainedEntry(Entry):
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """The name of the model."""
         return f"pretrained-{self.model}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Loss, entropy, epsilon rank and spectrum."""
-        found = _LOADERS[self.model](place.data, self.settings.num_inputs)
+        result = _LOADERS[self.model](context.data, self.settings.num_inputs)
         return {
-            "parameters": sum(parameter.numel() for parameter in found.model.parameters()),
-            "loss on its own text": found.loss,
-            **spectrum_row(found.outputs, found.contexts, self.settings),
+            "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
+            "loss on its own text": result.loss,
+            **spectrum_row(result.outputs, result.contexts, self.settings),
         }
 
 
@@ -172,23 +172,23 @@ class RankEntry(Entry):
 
     @property
     def name(self) -> str:
-        """Of the experiment and the entry."""
+        """The names of the experiment and the entry."""
         return f"{self.source}-{self.entry.name}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Sizes, loss, entropy, epsilon rank and spectrum."""
         entry = replace(self.entry, seed=self.seed)
         assert isinstance(entry.task, CharacterTask), "the experiments named above have no other"
-        task = entry.task.load(place.data)
+        task = entry.task.load(context.data)
         model = entry.fresh(task)
-        weights = self._kept(entry, place)
+        weights = self._kept(entry, context)
         if weights is None:
-            entry.train(model, task, place)
+            entry.train(model, task, context)
         else:
             load_weights(model, read_weights(weights), who=str(weights))
         model.eval()
         contexts = entry.task.contexts(
-            place.data, count=self.settings.num_inputs, length=min(MAX_TOKENS, entry.task.length)
+            context.data, count=self.settings.num_inputs, length=min(MAX_TOKENS, entry.task.length)
         )
         return {
             **entry.sizes(model),
@@ -196,10 +196,10 @@ class RankEntry(Entry):
             **spectrum_row(last_logits(model), contexts, self.settings),
         }
 
-    def _kept(self, entry: SequenceEntry, place: Workplace) -> Path | None:
+    def _kept(self, entry: SequenceEntry, context: RunContext) -> Path | None:
         """The weights that the other experiment kept, if they are of this entry."""
         run = Run(entry, entry.seed).name
-        path = place.folder.parents[2] / self.source / KEPT / run / WEIGHTS
+        path = context.folder.parents[2] / self.source / KEPT / run / WEIGHTS
         if not path.is_file():
             return None
         with safe_open(path, framework="pt") as file:
@@ -217,7 +217,7 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
         return []
     column = {name: [row[name] for row in settings] for name in settings[0]}
     sizes = [[math.log(value) for value in column[name]] for name in ("in blocks", "depth")]
-    found: list[Row] = []
+    results: list[Row] = []
     for measure in _MEASURES:
         for name, controls in (
             ("nothing", []),
@@ -225,7 +225,7 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
             ("parameters in blocks, depth", sizes),
         ):
             answer = partial_correlation(column[measure], column[_LOSS], controls)
-            found.append(
+            results.append(
                 {
                     "measure": measure,
                     "controlled for": name,
@@ -235,18 +235,18 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
                     "settings": answer.count,
                 }
             )
-    return found
+    return results
 
 
 def _means(rows: Sequence[Row]) -> Sequence[Mapping[str, float]]:
-    found = []
+    results = []
     for setting in dict.fromkeys(str(row["setting"]) for row in rows):
         own = [row for row in rows if row["setting"] == setting]
         names = [name for name, value in own[0].items() if isinstance(value, int | float)]
-        found.append(
+        results.append(
             {name: statistics.fmean(float(str(row[name])) for row in own) for name in names}
         )
-    return found
+    return results
 
 
 def _entries(experiment: Experiment, *, quick: bool = False) -> tuple[RankEntry, ...]:

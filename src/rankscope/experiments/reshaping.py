@@ -6,7 +6,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import DotFigure
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.channel_factors import balanced_factors
@@ -112,13 +112,13 @@ class PlantedKernelEntry(Entry):
         sizes = f"{self.shape.in_size}-to-{self.shape.out_size}"
         return f"{self.structure.replace(' ', '-')}-{sizes}-at-{100 * self.keep:g}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Errors of all forms, the best of the plain and of the reshaped, and who wins."""
         kernel = planted_kernel(self.structure, self.shape, seed=self.seed)
         limit = int(self.keep * self.shape.num_parameters)
         errors: dict[str, float | None] = {}
         for number, (name, format) in enumerate(FORMATS.items()):
-            place.report(Progress(name, number, len(FORMATS)))
+            context.report(Progress(name, number, len(FORMATS)))
             errors[name] = error_within(kernel, format, limit, seed=self.seed)
         plain = _least(errors, is_reshaped=False)
         reshaped = _least(errors, is_reshaped=True)
@@ -158,12 +158,12 @@ def winner(plain: float, reshaped: float) -> str:
 
 
 def _least(errors: dict[str, float | None], *, is_reshaped: bool) -> float:
-    found = [
+    results = [
         error
         for name, error in errors.items()
         if error is not None and name.startswith("r-") == is_reshaped
     ]
-    return min(found, default=1.0)  # a form without parameters is the zero kernel
+    return min(results, default=1.0)  # a form without parameters is the zero kernel
 
 
 RESHAPING = Experiment(

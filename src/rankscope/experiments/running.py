@@ -15,7 +15,7 @@ from rankscope.diagrams.pictures.figure_file import write_figure
 from rankscope.errors import ExperimentError
 from rankscope.experiments.catalogue import find_experiment
 from rankscope.experiments.environment import Environment, merged
-from rankscope.experiments.experiment import Experiment, Row, Run, Workplace
+from rankscope.experiments.experiment import Experiment, Row, Run, RunContext
 from rankscope.experiments.results import (
     MANIFEST,
     Finished,
@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def rows(self) -> list[Row]:
-        """Of every run, with its "entry", "setting" and "seed"."""
+        """The row of every run, with its "entry", "setting" and "seed"."""
         return [finished.full_row for finished in self.finished]
 
     @property
@@ -105,7 +105,7 @@ class Outcome:
 
 
 def _computed_with(finished: Sequence[Finished]) -> dict[str, object]:
-    """For each row its seconds and the number of its environment in the list of different ones."""
+    """Seconds of each row, and the number of its environment in the list of different ones."""
     environments: list[Environment] = []
     for row in finished:
         if row.environment not in environments:
@@ -327,8 +327,8 @@ def _computed(task: _Task, report: Report = ignore) -> Row:
     work = task.results.work(task.run)
     work.mkdir(parents=True, exist_ok=True)
     began = working_seconds()
-    place = Workplace(work, task.data, task.seconds, _titled(report, task.title))
-    row = task.run.entry.run(place)
+    context = RunContext(work, task.data, task.seconds, _titled(report, task.title))
+    row = task.run.entry.run(context)
     task.results.finish(task.run, row, working_seconds() - began)
     return row
 

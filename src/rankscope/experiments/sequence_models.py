@@ -20,7 +20,7 @@ from rankscope.architectures.sequence_models.pixel_model import (
 from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.architectures.sequence_models.translation import TranslationModel
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import KEPT, Entry, Row, Workplace
+from rankscope.experiments.experiment import KEPT, Entry, Row, RunContext
 from rankscope.files import write_atomically
 from rankscope.separation.function_rank import FunctionRank, separation_rank
 from rankscope.separation.pairing import FunctionOptions
@@ -67,9 +67,9 @@ def kept_bytes(call: Callable[[], object]) -> int:
 
     with saved_tensors_hooks(note, lambda tensor: tensor):
         result = call()  # alive until all is counted
-    found = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
     del result
-    return found
+    return measured
 
 
 def _is_of_a_parameter(tensor: Tensor) -> bool:
@@ -145,11 +145,15 @@ def spectrum_row(outputs: Outputs, inputs: Tensor, settings: SpectrumSettings) -
     Raises:
         ExperimentError: if an output is the same for all inputs.
     """
-    found = [_measured(outputs, inputs, number, settings) for number in range(settings.num_outputs)]
-    epsilons = [one.epsilon.upper for one in found if one.epsilon is not None]
-    spectrum = torch.as_tensor(found[0].numeric.singular_values)
+    results = [
+        _measured(outputs, inputs, number, settings) for number in range(settings.num_outputs)
+    ]
+    epsilons = [one.epsilon.upper for one in results if one.epsilon is not None]
+    spectrum = torch.as_tensor(results[0].numeric.singular_values)
     return {
-        "entanglement entropy": statistics.fmean(one.numeric.entanglement_entropy for one in found),
+        "entanglement entropy": statistics.fmean(
+            one.numeric.entanglement_entropy for one in results
+        ),
         "epsilon rank": statistics.fmean(epsilons),
         "spectrum": (spectrum / spectrum[0]).tolist(),
     }
@@ -257,15 +261,15 @@ class TranslationTask(SequenceTask):
     def load(self, data: Path | None) -> LoadedTask:
         """Pairs with the vocabularies of the training part."""
         if self.pairs == "reversed":
-            found = _reversed_sentences()
+            result = _reversed_sentences()
         else:
-            found = load_translation(self.pairs, data, min_count=5, max_words=self.max_words)
-        sizes = (len(found.source_vocabulary.symbols), len(found.target_vocabulary.symbols))
+            result = load_translation(self.pairs, data, min_count=5, max_words=self.max_words)
+        sizes = (len(result.source_vocabulary.symbols), len(result.target_vocabulary.symbols))
         return LoadedTask(
-            found.train.data,
-            _pair_loss(found.train),
+            result.train.data,
+            _pair_loss(result.train),
             lambda shape: TranslationModel(*sizes, shape),
-            lambda model: self._score(model, found),
+            lambda model: self._score(model, result),
         )
 
     @torch.no_grad()
@@ -307,8 +311,8 @@ class PixelTask(SequenceTask):
 
     def load(self, data: Path | None) -> LoadedTask:
         """Images as intensities (count, pixels, 3)."""
-        found = load_data_set(self.images, data)
-        train, test = (self._intensities(part.inputs) for part in (found.train, found.test))
+        result = load_data_set(self.images, data)
+        train, test = (self._intensities(part.inputs) for part in (result.train, result.test))
         levels = 256 if self.images == "cifar10" else 17
         return LoadedTask(
             TensorData(train),
@@ -434,7 +438,7 @@ class SequenceEntry(Entry):
             torch.manual_seed(seed_of("weights", self.seed))
             return task.build(self.shape)
 
-    def train(self, model: nn.Module, task: LoadedTask, place: Workplace) -> History:
+    def train(self, model: nn.Module, task: LoadedTask, context: RunContext) -> History:
         """Train a model in place, going on from the folder."""
         recipe = self.steps.recipe(len(task.training), seed=self.seed)
         return fit(
@@ -442,18 +446,18 @@ class SequenceEntry(Entry):
             task.loss,
             task.training,
             recipe,
-            folder=place.folder / "training",
-            progress=place.report,
+            folder=context.folder / "training",
+            progress=context.report,
         )
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Sizes, scores, memory and time."""
-        task = self.task.load(place.data)
+        task = self.task.load(context.data)
         model = self.fresh(task)
         memory = self._memory(model, task)
-        history = self.train(model, task, place)
+        history = self.train(model, task, context)
         row = {**self.sizes(model), **task.score(model.eval())}
-        keep(model, place.folder / KEPT, identity=repr(self))
+        keep(model, context.folder / KEPT, identity=repr(self))
         return {**row, "kept MB": memory, "seconds": history.seconds}
 
     def sizes(self, model: nn.Module) -> Row:

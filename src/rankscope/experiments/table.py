@@ -54,7 +54,7 @@ class Interval:
         return f"{self.mean:.4g} ± {self.half_width:.2g}{where}"
 
 
-Shown = dict[str, Value | Interval]
+DisplayedRow = dict[str, Value | Interval]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Shown, ...]
+    rows: tuple[DisplayedRow, ...]
 
     def cells(self) -> list[list[str]]:
         """The lines as text, a hyphen where one has no value."""
@@ -78,7 +78,7 @@ class Table:
         )
 
     def to_markdown(self) -> str:
-        """As a Markdown table."""
+        """Render as a Markdown table."""
         lines = [self.columns, ["---"] * len(self.columns), *self.cells()]
         body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         return f"# {self.title}\n\n{body}\n"
@@ -90,7 +90,7 @@ def table_of(title: str, rows: Sequence[Row]) -> Table:
     Without seeds, it has a line for each row; else one for each setting.
     """
     if all(row.get("seed") is None for row in rows):
-        lines: list[Shown] = [_without(row, "setting", "seed") for row in rows]
+        lines: list[DisplayedRow] = [_without(row, "setting", "seed") for row in rows]
     else:
         settings = dict.fromkeys(str(row["setting"]) for row in rows)
         lines = [
@@ -104,7 +104,7 @@ def table_of(title: str, rows: Sequence[Row]) -> Table:
     return Table(title, tuple(ordered), tuple(lines))
 
 
-def _without(row: Row, *columns: str) -> Shown:
+def _without(row: Row, *columns: str) -> DisplayedRow:
     return {
         column: value
         for column, value in row.items()
@@ -112,7 +112,7 @@ def _without(row: Row, *columns: str) -> Shown:
     }
 
 
-def _summarized(rows: Sequence[Row]) -> Shown:
+def _summarized(rows: Sequence[Row]) -> DisplayedRow:
     columns = dict.fromkeys(column for row in rows for column in _without(row, *_PLACES))
     seeded = [row for row in rows if row["seed"] is not None]
     return {

@@ -15,7 +15,7 @@ from rankscope.constructions.explicit_networks import (
 )
 from rankscope.constructions.pictures_functions import draw_regions
 from rankscope.constructions.regions import product_upper_bound, regions_in_plane
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import DotFigure
 from rankscope.separation.measuring.progress import Progress
 
@@ -44,21 +44,21 @@ class SawtoothRival(Entry):
         """Layers and seed."""
         return f"{self.num_layers}-layers-seed-{self.seed}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Train, then measure the distance piece by piece."""
         separation = depth_separation(self.num_layers)
-        network = self.train(place)
-        found = distance_to_sawtooth(network, separation.power)
+        network = self.train(context)
+        result = distance_to_sawtooth(network, separation.power)
         return {
             "hidden layers": self.num_layers,
             "hidden units": separation.num_nodes,
-            "pieces on [0, 1]": found.num_pieces,
-            "distance": found.distance,
-            "least for its pieces": float(found.bound),
+            "pieces on [0, 1]": result.num_pieces,
+            "distance": result.distance,
+            "least for its pieces": float(result.bound),
             "least for its sizes": float(separation.distance),
         }
 
-    def train(self, place: Workplace) -> nn.Sequential:
+    def train(self, context: RunContext) -> nn.Sequential:
         """The trained network, in float64."""
         separation = depth_separation(self.num_layers)
         count = POINTS_PER_TOOTH * 2**separation.power
@@ -71,7 +71,7 @@ class SawtoothRival(Entry):
             optimizer.zero_grad()
             (network(points) - goals).abs().mean().backward()
             optimizer.step()
-            place.report(Progress(self.name, step + 1, self.steps))
+            context.report(Progress(self.name, step + 1, self.steps))
         return network
 
     def _start(self) -> nn.Sequential:
@@ -129,22 +129,22 @@ class TrainedRegions(Entry):
         """Widths, seed and steps."""
         return f"{'-'.join(map(str, self.widths))}-seed-{self.seed}-steps-{self.steps}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Train, count the regions in the square and draw them into the folder."""
-        network, accuracy = self.train(place)
-        found = regions_in_plane(network, SQUARE)
-        title = f"{self.steps} steps: {found.num_affine_pieces:,} affine pieces"
-        picture = draw_regions(found, place.folder / f"{self.name}.png", title=title)
+        network, accuracy = self.train(context)
+        result = regions_in_plane(network, SQUARE)
+        title = f"{self.steps} steps: {result.num_affine_pieces:,} affine pieces"
+        picture = draw_regions(result, context.folder / f"{self.name}.png", title=title)
         return {
             "steps": self.steps,
             "accuracy": accuracy,
-            "patterns": found.num_patterns,
-            "affine pieces": found.num_affine_pieces,
+            "patterns": result.num_patterns,
+            "affine pieces": result.num_affine_pieces,
             "at most": product_upper_bound(num_inputs=2, widths=self.widths).value,
             "picture": picture.name,
         }
 
-    def train(self, place: Workplace) -> tuple[nn.Sequential, float]:
+    def train(self, context: RunContext) -> tuple[nn.Sequential, float]:
         """The trained float64 network and its accuracy on its points."""
         generator = torch.Generator().manual_seed(self.seed)
         points = 2 * torch.rand(NUM_POINTS, 2, generator=generator, dtype=torch.float64) - 1
@@ -156,7 +156,7 @@ class TrainedRegions(Entry):
             loss = nn.functional.binary_cross_entropy_with_logits(network(points), labels)
             torch.autograd.backward(loss)
             optimizer.step()
-            place.report(Progress(self.name, step + 1, self.steps))
+            context.report(Progress(self.name, step + 1, self.steps))
         with torch.no_grad():
             is_right = (network(points) > 0) == (labels > 0)
         return network, float(is_right.double().mean())

@@ -76,7 +76,7 @@ EVERY = 5  # steps between two looks at the losses
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class NoisyRegression:
     """Points with noisy values, and points with true ones: only three inputs of 20 matter."""
 
     inputs: Tensor
@@ -85,7 +85,7 @@ class Lesson:
     test_goals: Tensor
 
     @classmethod
-    def made(cls, generator: torch.Generator) -> "Lesson":
+    def made(cls, generator: torch.Generator) -> "NoisyRegression":
         """Made-up data; the hidden rule is sin(x1) + x2 x3 / 2."""
         inputs = _normal(NUM_POINTS + NUM_TEST, NUM_INPUTS, generator=generator)
         goals = (inputs[:, 0].sin() + inputs[:, 1] * inputs[:, 2] / 2)[:, None]
@@ -238,15 +238,15 @@ def train(regularizer: Regularizer, *, steps: int = 300, seed: int = 0) -> Train
     Early stopping looks at a fifth of the other points, which do not count for the test.
     """
     generator = torch.Generator().manual_seed(seed)
-    lesson = Lesson.made(generator)
+    problem = NoisyRegression.made(generator)
     layers = _layers(generator)
     weights = [layer.weight for layer in layers]
     choices = torch.Generator().manual_seed(seed + 1)
     optimizer = torch.optim.SGD([p for layer in layers for p in layer.parameters()], lr=RATE)
-    losses = [_losses(layers, lesson)]
+    losses = [_losses(layers, problem)]
     for step in range(1, steps + 1):
-        hidden = regularizer.hidden(layers[0](lesson.inputs).relu(), choices)
-        loss = (layers[1](hidden) - lesson.goals).square().mean()
+        hidden = regularizer.hidden(layers[0](problem.inputs).relu(), choices)
+        loss = (layers[1](hidden) - problem.goals).square().mean()
         optimizer.zero_grad()
         torch.autograd.backward(loss + regularizer.penalty(weights))
         with torch.no_grad():
@@ -254,7 +254,7 @@ def train(regularizer: Regularizer, *, steps: int = 300, seed: int = 0) -> Train
             optimizer.step()
             regularizer.after_step(weights)
         if step % EVERY == 0:
-            losses.append(_losses(layers, lesson))
+            losses.append(_losses(layers, problem))
     trained, tested, held_out = (list(column) for column in zip(*losses, strict=True))
     looks = tuple(range(0, steps + 1, EVERY))
     zeros = float((weights[0] == 0).double().mean())
@@ -272,14 +272,16 @@ def _layers(generator: torch.Generator) -> tuple[nn.Linear, nn.Linear]:
     return first, last
 
 
-def _losses(layers: tuple[nn.Linear, nn.Linear], lesson: Lesson) -> tuple[float, float, float]:
+def _losses(
+    layers: tuple[nn.Linear, nn.Linear], problem: NoisyRegression
+) -> tuple[float, float, float]:
     with torch.no_grad():
-        found = layers[1](layers[0](lesson.inputs).relu())
-        elsewhere = layers[1](layers[0](lesson.test_inputs).relu())
-        errors = (elsewhere - lesson.test_goals).square()
+        result = layers[1](layers[0](problem.inputs).relu())
+        elsewhere = layers[1](layers[0](problem.test_inputs).relu())
+        errors = (elsewhere - problem.test_goals).square()
         is_held_out = torch.arange(NUM_TEST) % 5 == 0
         return (
-            float((found - lesson.goals).square().mean()),
+            float((result - problem.goals).square().mean()),
             float(errors[~is_held_out].mean()),
             float(errors[is_held_out].mean()),
         )
@@ -334,8 +336,8 @@ def train_deep(*, depth: int, with_skips: bool, steps: int = 100, seed: int = 0)
     losses: list[float] = []
     gradients: tuple[float, ...] = ()
     for step in range(steps + 1):
-        found = answer(compose(parts, reading(points), with_skips=with_skips))
-        loss = nn.functional.binary_cross_entropy_with_logits(found, labels)
+        result = answer(compose(parts, reading(points), with_skips=with_skips))
+        loss = nn.functional.binary_cross_entropy_with_logits(result, labels)
         losses.append(float(loss.detach()))
         optimizer.zero_grad()
         torch.autograd.backward(loss)
@@ -343,7 +345,7 @@ def train_deep(*, depth: int, with_skips: bool, steps: int = 100, seed: int = 0)
             gradients = tuple(_gradient_norm(part) for part in parts)
         if step < steps:
             optimizer.step()
-    accuracy = float(((found > 0) == (labels > 0)).double().mean())
+    accuracy = float(((result > 0) == (labels > 0)).double().mean())
     return DeepRun(tuple(losses), accuracy, gradients)
 
 

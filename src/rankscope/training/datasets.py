@@ -57,7 +57,7 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """As it is saved."""
+        """The file name that it is saved under."""
         return self.url.rsplit("/", 1)[1]
 
 
@@ -408,10 +408,10 @@ def with_random_labels(
         Zhang et al. (2017), Sec. 2.1, arXiv:1611.03530.
     """
     if data.targets is None or not 0 <= share <= 1 or num_classes < 1:
-        found = "no labels" if data.targets is None else f"{len(data):,} labels"
+        result = "no labels" if data.targets is None else f"{len(data):,} labels"
         raise TrainingError(
             f"with_random_labels: wanted labels, a share in 0..1 and at least 1 class, got "
-            f"{found}, {share} and {num_classes}."
+            f"{result}, {share} and {num_classes}."
         )
     generator = torch.Generator().manual_seed(seed_of("label noise", seed))
     order = torch.randperm(len(data), generator=generator)

@@ -146,9 +146,9 @@ class EarlyStop:
 
     def _score(self, record: Record) -> float:
         if self.metric not in record.metrics:
-            found = ", ".join(record.metrics) or "nothing"
+            result = ", ".join(record.metrics) or "nothing"
             raise TrainingError(
-                f"EarlyStop: evaluate must give {self.metric!r} after every epoch, got {found}."
+                f"EarlyStop: evaluate must give {self.metric!r} after every epoch, got {result}."
             )
         score = record.metrics[self.metric]
         return score if self.larger_is_better else -score

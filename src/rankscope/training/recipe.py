@@ -13,7 +13,7 @@ from torch import nn
 from rankscope.errors import TrainingError
 from rankscope.training.history import EarlyStop, StopAt
 
-# In which numbers a forward pass is computed; weights and their updates stay as they are.
+# Floating-point precision of the forward pass; weights and their updates stay as they are.
 
 
 _UNITS = ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")  # as processors call them
@@ -29,7 +29,7 @@ class Precision(ABC):
 
 @dataclass(frozen=True)
 class FullPrecision(Precision):
-    """In the numbers of the weights."""
+    """The precision of the weights."""
 
     def context(self, device: torch.device) -> AbstractContextManager[object]:
         """Nothing special."""

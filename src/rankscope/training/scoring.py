@@ -253,11 +253,11 @@ def sentence_vectors(
     Sentences of similar length are run together, so that little is spent on padding.
     """
     order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
-    found = []
+    results = []
     with torch.no_grad(), inference(model):
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
             tokens = tokenize([sentences[number] for number in numbers])
-            found.append(mean_of_tokens(model(tokens), tokens))
+            results.append(mean_of_tokens(model(tokens), tokens))
     places = torch.tensor(order).argsort()
-    return torch.cat(found)[places]
+    return torch.cat(results)[places]

@@ -130,14 +130,14 @@ class Vocabulary:
         Raises:
             DataError: if there is no symbol of a number.
         """
-        found = numbers.flatten().tolist()
-        for number in found:
+        result = numbers.flatten().tolist()
+        for number in result:
             if not 0 <= number < len(self):
                 raise DataError(
                     f"{number} is the number of none of the {len(self):,} symbols of the "
                     f"vocabulary."
                 )
-        return [self.symbols[number] for number in found]
+        return [self.symbols[number] for number in result]
 
 
 def words(text: str) -> list[str]:
@@ -193,17 +193,17 @@ def read_scored_pairs(path: Path) -> list[tuple[str, str, float]]:
     Raises:
         DataError: if the file is not readable, or a row has other fields.
     """
-    found = []
+    results = []
     for number, row in enumerate(csv.reader(io.StringIO(read_text(path), newline="")), start=1):
         try:
             one, other, score = row
-            found.append((one, other, float(score)))
+            results.append((one, other, float(score)))
         except ValueError as error:
             raise DataError(
                 f"{path}, row {number:,}: wanted two sentences and a score, got {len(row)} fields "
                 f"ending in {row[-1:]}."
             ) from error
-    return found
+    return results
 
 
 UNKNOWN = "<unk>"

@@ -161,7 +161,7 @@ class TranslationData:
         *,
         min_count: int = 2,
     ) -> "TranslationData":
-        """From pairs of words; the vocabularies are those of `train`, without rarer words."""
+        """Build from pairs of words; the vocabularies are those of `train`, without rarer words."""
         source, target = (
             Vocabulary.by_frequency(
                 [pair[side] for pair in train], first=SPECIAL, min_count=min_count, unknown=UNKNOWN

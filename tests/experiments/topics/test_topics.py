@@ -17,8 +17,8 @@ def test_the_worked_example_has_the_numbers_of_the_source() -> None:
 
 
 def test_a_trained_rival_stays_above_the_bound() -> None:
-    shown = find_topic("sawtooth").run()
-    distance = shown.measured["distance of a trained rival"]
+    result = find_topic("sawtooth").run()
+    distance = result.measured["distance of a trained rival"]
     assert isinstance(distance, float)
     assert distance >= depth_separation(2).distance >= Fraction(1, 32)
 
@@ -40,9 +40,9 @@ def test_operations_of_attention_are_the_polynomial_on_the_page() -> None:
 )
 def test_pictures_are_drawn_under_the_topics_name(name: str, tmp_path: Path) -> None:
     topic = find_topic(name)
-    shown = topic.run()
-    paths = topic.draw(shown, tmp_path / "new" / "folder")
-    assert set(paths) == set(shown.pictures)
+    result = topic.run()
+    paths = topic.draw(result, tmp_path / "new" / "folder")
+    assert set(paths) == set(result.pictures)
     for picture, path in paths.items():
         assert path.name == f"{name}-{picture}.svg"
         assert path.stat().st_size > 500

@@ -27,7 +27,7 @@ from rankscope.constructions.blocks import (
     tensor_product,
 )
 from rankscope.constructions.pictures import Axes, draw_curves, draw_matrices
-from rankscope.constructions.topic import Shown, Topic, in_lecture, recalled
+from rankscope.constructions.topic import Topic, TopicResult, in_lecture, recalled
 from rankscope.decompositions.interval import cp_rank
 from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.families import build_family
@@ -49,12 +49,12 @@ def _is_same(ours: Tensor, theirs: Tensor) -> bool:
     return bool((ours - theirs).abs().max() <= 1e-6)
 
 
-def _batch_normalization() -> Shown:
+def _batch_normalization() -> TopicResult:
     layer = BatchNormalization.new((4,), dtype=torch.float64)
     outputs, later = layer.train(BATCH)
     theirs = nn.BatchNorm1d(4, dtype=torch.float64)
     is_same_in_training = _is_same(outputs, theirs(BATCH))
-    return Shown(
+    return TopicResult(
         {
             "means of the features": BATCH.mean(dim=0).tolist(),
             "running means after one batch": later.mean[0].tolist(),
@@ -76,11 +76,11 @@ def _batch_normalization() -> Shown:
     )
 
 
-def _layer_normalization() -> Shown:
+def _layer_normalization() -> TopicResult:
     outputs = layer_normalize(BATCH)
     theirs = nn.LayerNorm(4, dtype=torch.float64)
     moved = layer_normalize(3 * BATCH + 7, epsilon=0.0) - layer_normalize(BATCH, epsilon=0.0)
-    return Shown(
+    return TopicResult(
         {
             "means of the samples": BATCH.mean(dim=1).tolist(),
             "first sample": outputs[0].tolist(),
@@ -99,9 +99,9 @@ def _layer_normalization() -> Shown:
     )
 
 
-def _softmax() -> Shown:
+def _softmax() -> TopicResult:
     scores = torch.tensor([1.0, 3.0, 2.0, 0.0], dtype=torch.float64)
-    found = softmax_properties(scores, sharpness=5.0)
+    result = softmax_properties(scores, sharpness=5.0)
     factors = numpy.linspace(0.0, 5.0, 101)
     weights = softmax(torch.tensor(factors)[:, None] * scores)
     curves = {
@@ -109,15 +109,15 @@ def _softmax() -> Shown:
         for score, column in zip(scores.tolist(), weights.T, strict=True)
     }
     words = Axes("Weights of softmax(λ x)", "λ", "weight")
-    return Shown(
+    return TopicResult(
         {
             "scores": scores.tolist(),
             "weights": softmax(scores).tolist(),
-            "1: all in (0, 1]": 0 < found.smallest <= found.largest <= 1,
-            "2: sum is one": found.sum_error < 1e-15,
-            "3: x + 10 gives the same": found.shift_error < 1e-14,
-            "4: distance of softmax(5 x) to the maximum": found.distance,
-            "4: at most": found.bound,
+            "1: all in (0, 1]": 0 < result.smallest <= result.largest <= 1,
+            "2: sum is one": result.sum_error < 1e-15,
+            "3: x + 10 gives the same": result.shift_error < 1e-14,
+            "4: distance of softmax(5 x) to the maximum": result.distance,
+            "4: at most": result.bound,
             "equal to torch's": _is_same(softmax(scores), torch.softmax(scores, dim=0)),
         },
         pictures={
@@ -127,7 +127,7 @@ def _softmax() -> Shown:
     )
 
 
-def _tensor_product() -> Shown:
+def _tensor_product() -> TopicResult:
     first, second, third = (
         torch.tensor(numbers, dtype=torch.float64)
         for numbers in ([1.0, 2.0], [3.0, 4.0, 5.0], [1.0, -1.0])
@@ -145,7 +145,7 @@ def _tensor_product() -> Shown:
     }
     ranks = {f"rank of {name}": _rank(tensor) for name, tensor in tensors.items()}
     is_commutative = torch.equal(tensor_product(first, third), tensor_product(third, first))
-    return Shown(
+    return TopicResult(
         {
             "shape of a pure tensor": list(pure.shape),
             "its factors are found again": pure_factors(pure) is not None,
@@ -164,8 +164,8 @@ def _tensor_product() -> Shown:
 
 
 def _rank(tensor: Tensor) -> str:
-    found = cp_rank(tensor.long().numpy())
-    return f"{found.lower}" if found.is_exact else f"{found.lower} to {found.upper}"
+    result = cp_rank(tensor.long().numpy())
+    return f"{result.lower}" if result.is_exact else f"{result.lower} to {result.upper}"
 
 
 BLOCKS = (
@@ -220,19 +220,19 @@ def _numbers(*shape: int) -> Tensor:
     return torch.from_numpy(numpy.random.default_rng(0).normal(size=shape))
 
 
-def _lookup() -> Shown:
+def _lookup() -> TopicResult:
     keys, values = torch.eye(5, dtype=torch.float64), _numbers(5, 3)
     exact = lookup(keys[2], keys, values)
     factors = (1.0, 3.0, 10.0, 30.0)
     soft = {factor: attend(factor * keys, keys, values) for factor in factors}
-    maps = {f"query = {factor:g} key": found.weights.numpy() for factor, found in soft.items()}
-    return Shown(
+    maps = {f"query = {factor:g} key": result.weights.numpy() for factor, result in soft.items()}
+    return TopicResult(
         {
             "keys": 5,
             "query = third key gives the third value": torch.equal(exact, values[2]),
             **{
-                f"weight on the right key, query = {factor:g} key": float(found.weights[0, 0])
-                for factor, found in soft.items()
+                f"weight on the right key, query = {factor:g} key": float(result.weights[0, 0])
+                for factor, result in soft.items()
             },
             "equal to torch's, scaled": bool(
                 (
@@ -253,20 +253,20 @@ def _lookup() -> Shown:
     )
 
 
-def _example() -> Shown:
-    found = worked_example()
-    return Shown(
+def _example() -> TopicResult:
+    result = worked_example()
+    return TopicResult(
         {
-            "scores": found.scores[0].tolist(),
-            "divided by √64 = 8": found.scaled[0].tolist(),
-            "weights": [round(weight, 2) for weight in found.weights[0].tolist()],
+            "scores": result.scores[0].tolist(),
+            "divided by √64 = 8": result.scaled[0].tolist(),
+            "weights": [round(weight, 2) for weight in result.weights[0].tolist()],
         },
         pictures={
             "steps": lambda path: draw_matrices(
                 {
-                    "scores": found.scores.numpy(),
-                    "divided by 8": found.scaled.numpy(),
-                    "softmax": found.weights.numpy(),
+                    "scores": result.scores.numpy(),
+                    "divided by 8": result.scaled.numpy(),
+                    "softmax": result.weights.numpy(),
                 },
                 path,
                 across="key",
@@ -276,23 +276,23 @@ def _example() -> Shown:
     )
 
 
-def _recurrent() -> Shown:
+def _recurrent() -> TopicResult:
     sequence, sharpness = _numbers(8, 2), 12.0
-    found = reversing_network(8, 2, sharpness=sharpness).decode(sequence, steps=8)
+    result = reversing_network(8, 2, sharpness=sharpness).decode(sequence, steps=8)
     soft = reversing_network(8, 2, sharpness=2.0).decode(sequence, steps=8)
-    error = float((found.outputs - sequence.flip(0)).abs().max())
+    error = float((result.outputs - sequence.flip(0)).abs().max())
     bound = reversal_error_bound(8, largest=float(sequence.abs().max()), sharpness=sharpness)
-    return Shown(
+    return TopicResult(
         {
             "length of the sequence": 8,
             "sharpness": sharpness,
             "largest error of the reversed sequence": error,
             "at most": bound,
-            "where the decoder looks": found.weights.argmax(dim=1).tolist(),
+            "where the decoder looks": result.weights.argmax(dim=1).tolist(),
         },
         pictures={
             "weights": lambda path: draw_matrices(
-                {"sharpness 2": soft.weights.numpy(), "sharpness 12": found.weights.numpy()},
+                {"sharpness 2": soft.weights.numpy(), "sharpness 12": result.weights.numpy()},
                 path,
                 across="position of the encoder",
                 up="step of the decoder",
@@ -302,7 +302,7 @@ def _recurrent() -> Shown:
     )
 
 
-def _multi_head() -> Shown:
+def _multi_head() -> TopicResult:
     module = nn.MultiheadAttention(FEATURES, HEADS, batch_first=True, dtype=torch.float64).eval()
     inputs = _numbers(LENGTHS[0], FEATURES)
     ours = MultiHeadAttention.of(module)
@@ -316,7 +316,7 @@ def _multi_head() -> Shown:
         "proportional to length²": (LENGTHS, [(length / 100) ** 2 for length in LENGTHS]),
     }
     words = Axes("Self-attention, 4 heads of 16", "length", "", is_log_across=True, is_log_up=True)
-    return Shown(
+    return TopicResult(
         {
             "equal to torch's module": bool(error < 1e-6),
             **{
@@ -339,12 +339,12 @@ def _multi_head() -> Shown:
 
 def _seconds(network: MultiHeadAttention, inputs: Tensor) -> float:
     """The shortest of three calls: others only had to wait."""
-    found = []
+    results = []
     for _ in range(3):
         start = time.perf_counter()
         network(inputs, inputs, inputs)
-        found.append(time.perf_counter() - start)
-    return min(found)
+        results.append(time.perf_counter() - start)
+    return min(results)
 
 
 ATTENTION = (

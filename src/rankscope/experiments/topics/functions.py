@@ -65,20 +65,20 @@ from rankscope.constructions.regions import (
     zaslavsky_upper_bound,
 )
 from rankscope.constructions.regions_space import regions_in_space
-from rankscope.constructions.topic import Shown, Topic, Value, in_lecture
-from rankscope.experiments.experiment import Workplace
+from rankscope.constructions.topic import Topic, TopicResult, Value, in_lecture
+from rankscope.experiments.experiment import RunContext
 from rankscope.experiments.teaching_regions import SQUARE, SawtoothRival, TrainedRegions
 
 # Topics: which functions a ReLU network is, or comes near to.
 
 
-def _piecewise_linear() -> Shown:
+def _piecewise_linear() -> TopicResult:
     function = PiecewiseLinear.of([-1.0, 0.0, 1.0, 2.0], [-1.5, 1.0, -1.5, 0.0, -1.0], value=1.0)
     network, fewest = one_hidden_layer(function), with_fewest_units(function)
     points = numpy.linspace(-4.0, 5.0, 1801)
     error = numpy.abs(evaluate(network, points[:, None])[:, 0] - function(points)).max()
     read = read_piecewise_linear(network)
-    return Shown(
+    return TopicResult(
         {
             "breakpoints": len(function.breakpoints),
             "hidden units": len(dense_layers(network)[0].bias),
@@ -91,52 +91,52 @@ def _piecewise_linear() -> Shown:
     )
 
 
-def _approximation() -> Shown:
+def _approximation() -> TopicResult:
     target = IntervalFunction(lambda x: sin(5 * x) * exp(-x))
-    found = {
+    results = {
         epsilon: approximate_on_interval(target, 0.0, 3.0, epsilon=epsilon)
         for epsilon in (0.1, 0.01, 0.001)
     }
     numbers: dict[str, Value] = {}
-    for epsilon, near in found.items():
+    for epsilon, near in results.items():
         numbers[f"hidden units for an error of {epsilon:g}"] = near.num_units
         numbers[f"certified error below {epsilon:g}"] = near.certified_error
-    return Shown(
-        numbers, pictures={"error": lambda path: draw_approximation(found[0.1], target, path)}
+    return TopicResult(
+        numbers, pictures={"error": lambda path: draw_approximation(results[0.1], target, path)}
     )
 
 
-def _approximation_on_a_square() -> Shown:
+def _approximation_on_a_square() -> TopicResult:
     target = IntervalFunction(lambda x, y: cos(2 * x) * y + x)
-    found = approximate_on_box(target, Box.unit(2), epsilon=0.1)
+    result = approximate_on_box(target, Box.unit(2), epsilon=0.1)
     ticks = numpy.linspace(0.0, 1.0, 41)
     points = numpy.stack(numpy.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     values = target.values(points)
-    near = evaluate(found.network, points)[:, 0]
+    near = evaluate(result.network, points)[:, 0]
     pictures = {
         "function": values.reshape(41, 41)[::-1],
         "network": near.reshape(41, 41)[::-1],
         "error": numpy.abs(values - near).reshape(41, 41)[::-1],
     }
-    return Shown(
+    return TopicResult(
         {
-            "asked for an error of": found.epsilon,
-            "cells of the grid that certifies": int(numpy.prod(found.grid)),
-            "certified error is below": bool(found.certified_error <= found.epsilon),
+            "asked for an error of": result.epsilon,
+            "cells of the grid that certifies": int(numpy.prod(result.grid)),
+            "certified error is below": bool(result.certified_error <= result.epsilon),
             "error on 1,681 points is below": bool(
-                numpy.abs(values - near).max() <= found.certified_error
+                numpy.abs(values - near).max() <= result.certified_error
             ),
         },
         measured={
-            "exponentials": len(found.exponentials.coefficients),
-            "hidden units": len(dense_layers(found.network)[0].bias),
-            "certified error": found.certified_error,
+            "exponentials": len(result.exponentials.coefficients),
+            "hidden units": len(dense_layers(result.network)[0].bias),
+            "certified error": result.certified_error,
         },
         pictures={"maps": lambda path: draw_matrices(pictures, path)},
     )
 
 
-def _narrow() -> Shown:
+def _narrow() -> TopicResult:
     angles = 2 * numpy.pi * numpy.arange(7) / 7
     planes = numpy.stack([numpy.cos(angles), numpy.sin(angles)], axis=1)
     string = MaxMinString.maximum(planes, numpy.full(7, -0.25))
@@ -145,7 +145,7 @@ def _narrow() -> Shown:
     deep = narrow_form(wide, Box.unit(1))
     points = numpy.random.default_rng(0).uniform(-1.0, 1.0, (1000, 2))
     places = numpy.linspace(0.0, 1.0, 1001)[:, None]
-    return Shown(
+    return TopicResult(
         {
             "affine functions, of which the largest is taken": 7,
             "inputs": 2,
@@ -170,24 +170,24 @@ def _narrow() -> Shown:
     )
 
 
-def _obstruction() -> Shown:
+def _obstruction() -> TopicResult:
     network = maximum_of_three()
-    found = find_obstruction(network, SQUARE)
-    assert found is not None, "max(0, x, y) has one"
-    return Shown(
+    result = find_obstruction(network, SQUARE)
+    assert result is not None, "max(0, x, y) has one"
+    return TopicResult(
         {
             "function": "max(0, x, y)",
             "hidden layers of the network that equals it": len(dense_layers(network)) - 1,
-            "certificate holds in fractions": verify_obstruction(network, found),
-            "segment with one jump": _segment(found.first.segment),
-            "segment of the same line with another": _segment(found.second.segment),
+            "certificate holds in fractions": verify_obstruction(network, result),
+            "segment with one jump": _segment(result.first.segment),
+            "segment of the same line with another": _segment(result.second.segment),
         },
         pictures={
             "breaks": lambda path: draw_regions(
                 regions_in_plane(network, SQUARE),
                 path,
                 title="Breaks are half-lines, not lines",
-                obstruction=found,
+                obstruction=result,
             )
         },
     )
@@ -198,16 +198,16 @@ def _segment(segment: object) -> str:
     return " to ".join(f"({float(x):g}, {float(y):g})" for x, y in segment)
 
 
-def _polynomials() -> Shown:
+def _polynomials() -> TopicResult:
     target = LipschitzFunction(numpy.abs, 1.0)
     barriers = {
         degree: polynomial_barrier(numpy.abs, -1.0, 1.0, degree=degree) for degree in (2, 4, 8, 16)
     }
     numbers: dict[str, Value] = {"function": "|x| on [-1, 1], two ReLU units"}
-    for degree, found in barriers.items():
-        numbers[f"degree {degree}: no width is nearer than"] = found.lower
-        numbers[f"degree {degree}: reached"] = found.measured
-    return Shown(
+    for degree, result in barriers.items():
+        numbers[f"degree {degree}: no width is nearer than"] = result.lower
+        numbers[f"degree {degree}: reached"] = result.measured
+    return TopicResult(
         numbers,
         pictures={"barrier": lambda path: draw_barrier(barriers[8], target, (-1.0, 1.0), path)},
     )
@@ -290,14 +290,14 @@ def _random(*sizes: int) -> nn.Sequential:
     return relu_network(layers)
 
 
-def _sawtooth() -> Shown:
+def _sawtooth() -> TopicResult:
     separation = depth_separation(2)
     with TemporaryDirectory() as folder:
-        rival = SawtoothRival(2, 0, steps=400).train(Workplace(Path(folder), None, 60.0))
-    found = distance_to_sawtooth(rival, separation.power)
+        rival = SawtoothRival(2, 0, steps=400).train(RunContext(Path(folder), None, 60.0))
+    result = distance_to_sawtooth(rival, separation.power)
     teeth = regions_on_line(sawtooth_network(separation.power), ends=(0.0, 1.0))
     rivals = {"trained, 2 layers, 4 units": regions_on_line(rival, ends=(0.0, 1.0)).function()}
-    return Shown(
+    return TopicResult(
         {
             "hidden layers of rivals, at most": separation.num_layers,
             "hidden units of rivals, at most": separation.num_nodes,
@@ -307,17 +307,17 @@ def _sawtooth() -> Shown:
             "every rival is at least so far away": str(separation.distance),
             "1/32 is less": bool(separation.distance >= 1 / 32),
         },
-        measured={"distance of a trained rival": found.distance, "its pieces": found.num_pieces},
+        measured={"distance of a trained rival": result.distance, "its pieces": result.num_pieces},
         pictures={"rival": lambda path: draw_sawtooth(separation.power, rivals, path)},
     )
 
 
-def _affine_regions() -> Shown:
+def _affine_regions() -> TopicResult:
     network = _random(2, 6, 5, 1)
     plane = regions_in_plane(network, LARGE)
     space = regions_in_space(_random(3, 5, 3, 1))
     line = regions_on_line(_random(1, 6, 5, 1), exactly=True)
-    return Shown(
+    return TopicResult(
         {
             "plane, layers of 6 and 5 units: activation patterns": plane.num_patterns,
             "plane: maximal affine pieces": plane.num_affine_pieces,
@@ -335,15 +335,15 @@ def _affine_regions() -> Shown:
     )
 
 
-def _bounds() -> Shown:
+def _bounds() -> TopicResult:
     one, deep = _random(2, 8, 1), _random(2, 6, 5, 1)
-    found = regions_in_plane(one, LARGE)
-    return Shown(
+    result = regions_in_plane(one, LARGE)
+    return TopicResult(
         {
             "one layer of 8 units on the plane, at most": str(
                 zaslavsky_upper_bound(num_inputs=2, width=8).magnitude
             ),
-            "counted at random weights": found.num_patterns,
+            "counted at random weights": result.num_patterns,
             "layers of 6 and 5 units, at most": str(
                 product_upper_bound(num_inputs=2, widths=(6, 5)).magnitude
             ),
@@ -362,34 +362,34 @@ def _bounds() -> Shown:
     )
 
 
-def _montufar() -> Shown:
+def _montufar() -> TopicResult:
     network = montufar_network(num_inputs=2, widths=(4, 4, 5))
-    found = regions_in_plane(network, Box.unit(2))
-    return Shown(
+    result = regions_in_plane(network, Box.unit(2))
+    return TopicResult(
         {
             "layers": "4, 4 and 5 units on the plane",
             "lower bound for the best weights": str(
                 montufar_lower_bound(num_inputs=2, widths=(4, 4, 5)).magnitude
             ),
-            "counted in the network built for it": found.num_patterns,
-            "its maximal affine pieces": found.num_affine_pieces,
+            "counted in the network built for it": result.num_patterns,
+            "its maximal affine pieces": result.num_affine_pieces,
             "upper bound for all weights": str(
                 product_upper_bound(num_inputs=2, widths=(4, 4, 5)).magnitude
             ),
         },
-        pictures={"folds": lambda path: draw_regions(found, path)},
+        pictures={"folds": lambda path: draw_regions(result, path)},
     )
 
 
-def _trained() -> Shown:
+def _trained() -> TopicResult:
     with TemporaryDirectory() as folder:
-        place = Workplace(Path(folder), None, 60.0)
-        before, _ = TrainedRegions((8, 8), 0, 0).train(place)
-        after, accuracy = TrainedRegions((8, 8), 0, 400).train(place)
+        context = RunContext(Path(folder), None, 60.0)
+        before, _ = TrainedRegions((8, 8), 0, 0).train(context)
+        after, accuracy = TrainedRegions((8, 8), 0, 400).train(context)
     counts = [regions_in_plane(network, SQUARE) for network in (before, after)]
     with torch.no_grad():
         middle = float(after(torch.zeros(1, 2, dtype=torch.float64)))
-    return Shown(
+    return TopicResult(
         {"affine pieces, at most": str(product_upper_bound(num_inputs=2, widths=(8, 8)).magnitude)},
         measured={
             "affine pieces before training": counts[0].num_affine_pieces,

@@ -35,7 +35,7 @@ from rankscope.constructions.pictures import (
     draw_ways,
 )
 from rankscope.constructions.pictures_functions import draw_realizations, draw_two_five_one
-from rankscope.constructions.topic import Shown, Topic, Value, in_lecture, recalled
+from rankscope.constructions.topic import Topic, TopicResult, Value, in_lecture, recalled
 from rankscope.constructions.weight_sharing import (
     as_matrix,
     shared_convolution,
@@ -61,24 +61,24 @@ GRAPH_LAYER = from_einsum("ij,jb,ab->ia", names=("A", "X", "W"), parameters=(2,)
 RATES = (0.1, 3.0, 30.0)
 
 
-def _activations() -> Shown:
+def _activations() -> TopicResult:
     numbers: dict[str, Value] = {}
     for activation in ACTIVATIONS:
-        found, name = measure_activation(activation), activation.name
-        numbers[f"{name}: homogeneous"] = found.homogeneity_error < 1e-12
-        numbers[f"{name}: odd"] = found.oddness_error < 1e-12
+        result, name = measure_activation(activation), activation.name
+        numbers[f"{name}: homogeneous"] = result.homogeneity_error < 1e-12
+        numbers[f"{name}: odd"] = result.oddness_error < 1e-12
         numbers[f"{name}: monotone"] = activation.is_monotone
         numbers[f"{name}: Lipschitz constant"] = activation.lipschitz_constant
     least = gelu_minimum()
     numbers["GELU is least at"] = least.low
     numbers["GELU at its least"] = least.value
-    return Shown(numbers, pictures={"curves": draw_activations})
+    return TopicResult(numbers, pictures={"curves": draw_activations})
 
 
-def _dead_units() -> Shown:
+def _dead_units() -> TopicResult:
     runs = {rate: train_until_dead(rate=rate) for rate in RATES}
     first = runs[RATES[0]].before
-    return Shown(
+    return TopicResult(
         {"hidden units": first.num_units, "examples": first.num_examples},
         measured={
             "dead before training": first.num_dead,
@@ -92,10 +92,10 @@ def _dead_units() -> Shown:
     )
 
 
-def _two_five_one() -> Shown:
+def _two_five_one() -> TopicResult:
     networks = [two_five_one(seed) for seed in range(6)]
     biased = [two_five_one(seed, bias_spread=0.5) for seed in range(6)]
-    return Shown(
+    return TopicResult(
         {
             "weights and biases": networks[0].num_parameters,
             "regions without biases, at most": networks[0].most_regions,
@@ -116,7 +116,7 @@ def _two_five_one() -> Shown:
     )
 
 
-def _weight_sharing() -> Shown:
+def _weight_sharing() -> TopicResult:
     ring = numpy.roll(numpy.eye(6), 1, axis=1)
     matrices = {
         "Convolution": shared_convolution(nn.Conv1d(1, 1, 3, bias=False), (1, 12)),
@@ -128,7 +128,7 @@ def _weight_sharing() -> Shown:
         numbers[f"{name}: shape"] = list(matrix.shape)
         numbers[f"{name}: entries that are not always zero"] = matrix.num_entries
         numbers[f"{name}: different weights"] = matrix.num_weights
-    return Shown(
+    return TopicResult(
         numbers,
         pictures={
             "matrices": lambda path: draw_shared_matrices(matrices, path),
@@ -137,7 +137,7 @@ def _weight_sharing() -> Shown:
     )
 
 
-def _convolution_matrix() -> Shown:
+def _convolution_matrix() -> TopicResult:
     layer = nn.Conv2d(1, 2, 3, stride=2, padding=1, bias=False).double()
     inputs = torch.from_numpy(numpy.random.default_rng(0).normal(size=(1, 6, 6)))
     matrix = as_matrix(layer, (1, 6, 6))
@@ -151,7 +151,7 @@ def _convolution_matrix() -> Shown:
         "stride 1": shared_convolution(one, (1, 8)),
         "two dimensions, stride 2": shared_convolution(layer, (1, 6, 6)),
     }
-    return Shown(
+    return TopicResult(
         {
             "kernel [1, 2, 3]: first row": as_matrix(one, (1, 6)).toarray()[0].tolist(),
             "kernel [1, 2, 3]: last row": as_matrix(one, (1, 6)).toarray()[-1].tolist(),
@@ -232,37 +232,37 @@ def _torch_points(problem: ConvexProblem, start: Reals, make: MakeOptimizer, ste
     """The way of a torch optimizer with the same gradients."""
     theta = torch.tensor(start, requires_grad=True)
     optimizer = make([theta])
-    found = [start]
+    results = [start]
     for _ in range(steps):
         theta.grad = torch.from_numpy(problem.gradient(theta.detach().numpy().copy()))
         optimizer.step()
-        found.append(theta.detach().numpy().copy())
-    return numpy.stack(found)
+        results.append(theta.detach().numpy().copy())
+    return numpy.stack(results)
 
 
-def _distances() -> Shown:
+def _distances() -> TopicResult:
     first, second = numpy.array([0.5, 0.3, 0.2]), numpy.array([0.25, 0.25, 0.5])
-    found = compare_distributions(first, second)
-    return Shown(
+    result = compare_distributions(first, second)
+    return TopicResult(
         {
             "P": first.tolist(),
             "Q": second.tolist(),
-            "L1": found.l1,
-            "L2": found.l2,
-            "L∞": found.l_infinity,
-            "total variation, half of L1": found.total_variation.value,
-            "an event that has it": [place + 1 for place in found.total_variation.event],
-            "KL(P ‖ Q)": found.kullback_leibler,
-            "KL(Q ‖ P)": found.kullback_leibler_reversed,
-            "both are at least (Pinsker)": found.pinsker,
-            "entropy of P": found.entropy,
-            "cross-entropy, entropy plus KL": found.cross_entropy,
+            "L1": result.l1,
+            "L2": result.l2,
+            "L∞": result.l_infinity,
+            "total variation, half of L1": result.total_variation.value,
+            "an event that has it": [place + 1 for place in result.total_variation.event],
+            "KL(P ‖ Q)": result.kullback_leibler,
+            "KL(Q ‖ P)": result.kullback_leibler_reversed,
+            "both are at least (Pinsker)": result.pinsker,
+            "entropy of P": result.entropy,
+            "cross-entropy, entropy plus KL": result.cross_entropy,
         },
         pictures={"binary": draw_binary_distances},
     )
 
 
-def _descent() -> Shown:
+def _descent() -> TopicResult:
     draw = numpy.random.default_rng(0)
     features = draw.normal(size=(60, 4))
     problem = logistic_regression(
@@ -279,7 +279,7 @@ def _descent() -> Shown:
     wild = gradient_descent(valley, numpy.ones(2), rate=2.1 / valley.smoothness, num_steps=50)
     fast = runs["η = 1/L"]
     assert fast.bounds is not None, "the rate is 1/L"
-    return Shown(
+    return TopicResult(
         {
             "problem": "logistic regression, 60 points, 4 parameters",
             "gap after 10 steps at 1/L": float(fast.gaps[10]),
@@ -293,7 +293,7 @@ def _descent() -> Shown:
     )
 
 
-def _momentum() -> Shown:
+def _momentum() -> TopicResult:
     problem, start = _valley(), numpy.array([3.0, 1.0])
     plain, ball = GradientDescent(0.05), HeavyBall(0.05, 0.7)
     averaged = ball.averaged()
@@ -305,7 +305,7 @@ def _momentum() -> Shown:
     theirs = _torch_points(
         problem, start, lambda thetas: torch.optim.SGD(thetas, lr=0.05, momentum=0.7), 40
     )
-    return Shown(
+    return TopicResult(
         {
             "rate γ, momentum m": [ball.rate, ball.momentum],
             "rate η = γ/(1-m), decay β = m": [averaged.rate, averaged.decay],
@@ -318,7 +318,7 @@ def _momentum() -> Shown:
     )
 
 
-def _adam() -> Shown:
+def _adam() -> TopicResult:
     problem, start = _valley(), numpy.array([3.0, 1.0])
     rule = Adam(rate=0.2)
     way = follow(rule, problem.gradient, start, num_steps=60)
@@ -328,7 +328,7 @@ def _adam() -> Shown:
         "Adam": way,
         "momentum 0.9": follow(AveragedMomentum(0.05, 0.9), problem.gradient, start, num_steps=60),
     }
-    return Shown(
+    return TopicResult(
         {
             "first step, each coordinate": (way[1] - start).tolist(),
             "equal to torch.optim.Adam in each of 60 steps": _is_same(way, theirs),
@@ -403,21 +403,21 @@ class Residual(nn.Module):
         return inputs + self.outer(self.inner(inputs).relu())
 
 
-def _regularizers() -> Shown:
+def _regularizers() -> TopicResult:
     runs = {each.name: [train(each, seed=seed) for seed in range(SEEDS)] for each in REGULARIZERS}
     # The first steps are far off; early stopping walks as nothing does, weight decay as L2.
     curves = {
         name: (
-            found[0].steps[FIRST_LOOK:],
-            numpy.mean([run.test_losses[FIRST_LOOK:] for run in found], axis=0),
+            result[0].steps[FIRST_LOOK:],
+            numpy.mean([run.test_losses[FIRST_LOOK:] for run in result], axis=0),
         )
-        for name, found in runs.items()
+        for name, result in runs.items()
         if name not in {"weight decay", "early stopping"}
     }
     words = Axes("Error on other points, mean of 3 seeds", "steps", "mean squared error")
-    tests = {name: [run.test_losses[run.kept] for run in found] for name, found in runs.items()}
+    tests = {name: [run.test_losses[run.kept] for run in result] for name, result in runs.items()}
     gap = numpy.abs(numpy.subtract(tests["L2"], tests["weight decay"])).max()
-    return Shown(
+    return TopicResult(
         {
             "seeds": SEEDS,
             "variance of the noise": NOISE**2,
@@ -426,9 +426,9 @@ def _regularizers() -> Shown:
         measured={
             **{
                 f"{name}: error on the training points": float(
-                    numpy.mean([run.train_losses[run.kept] for run in found])
+                    numpy.mean([run.train_losses[run.kept] for run in result])
                 )
-                for name, found in runs.items()
+                for name, result in runs.items()
             },
             **{
                 f"{name}: error on other points": float(numpy.mean(errors))
@@ -443,7 +443,7 @@ def _regularizers() -> Shown:
     )
 
 
-def _skips() -> Shown:
+def _skips() -> TopicResult:
     runs = {skips: train_deep(depth=DEPTH, with_skips=skips) for skips in (False, True)}
     names = {False: "without skips", True: "with skips"}
     places = list(range(1, DEPTH + 1))
@@ -455,7 +455,7 @@ def _skips() -> Shown:
     inputs = torch.ones(16, dtype=torch.float64)
     without, within = (jacobian_range(maps, inputs, with_skips=skips) for skips in names)
     low, high = within.skip_bounds
-    return Shown(
+    return TopicResult(
         {
             "branches": DEPTH,
             "without skips, a step of the input shrinks by more than 10^10": without.largest
