@@ -16,7 +16,7 @@ def format_value(value: Value) -> str:
     """A value in words and four digits, the same on every machine.
 
     Example:
-        >>> written(True), written(31460), written(0.123456), written([1, 2.5])
+        >>> format_value(True), format_value(31460), format_value(0.123456), format_value([1, 2.5])
         ('yes', '31,460', '0.1235', '1, 2.5')
     """
     if isinstance(value, bool):

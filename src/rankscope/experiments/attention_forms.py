@@ -37,8 +37,8 @@ FORMS: Mapping[str, AttentionForm] = {
     "cp-r-h": CPForm(HEADS),
     "softmax-free": SoftmaxFree(HEADS, HEAD_SIZE),
 }
-# Published by Huang (2021): perplexity on PTB, BLEU on WMT16, bits per dimension on CIFAR-10. It has
-# no row for the tunable core, which came with Liu, Su & Huang (2022).
+# Published by Huang (2021): perplexity on PTB, BLEU on WMT16, bits per dimension on CIFAR-10. It
+# has no row for the tunable core, which came with Liu, Su & Huang (2022).
 PUBLISHED: Mapping[str, Mapping[str, float]] = {
     "language": {"multi-head": 52.7, "cp-r-dh": 51.9, "cp-r-h": 55.4},
     "translation": {"multi-head": 27.1, "cp-r-dh": 28.4, "cp-r-h": 26.3},
