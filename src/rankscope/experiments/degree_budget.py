@@ -1,4 +1,9 @@
-"""`degree-budget`: which degree of a layer learns best with a budget of parameters?"""
+"""`degree-budget`: which degree of a layer learns best with a budget of parameters?
+
+Navon (2021) argues for degree 3, or e: the total degree d^(B / d) that B matrices buy is largest
+there. Networks of degrees 2, 3, 4 and e learn polynomials that a lower degree provably cannot
+represent, random functions and images.
+"""
 
 import math
 import statistics
@@ -170,13 +175,6 @@ def _ranks(polynomial: DegreePolynomial, task_data: TaskData) -> Row:
         "rank bound": measured.upper_bound(partition).value,
         "epsilon rank": near.upper,
     }
-
-
-# `degree-budget`: which degree of a layer learns best with a budget of parameters?
-#
-# Navon (2021) argues for degree 3, or e: the total degree d^(B / d) that B matrices buy is largest
-# there. Networks of degrees 2, 3, 4 and e learn polynomials that a lower degree provably cannot
-# represent, random functions and images.
 
 
 DEGREES = (2.0, 3.0, 4.0, math.e)

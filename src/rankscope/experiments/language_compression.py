@@ -1,4 +1,7 @@
-"""`minilm-compression` and `pronunciation-compression`: real models of language, made smaller."""
+"""`minilm-compression` and `pronunciation-compression`: real models of language, made smaller.
+
+Shares are of all parameters, embeddings included, as `rankscope compress --keep` counts them.
+"""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -146,11 +149,6 @@ def _same_words(reference: nn.Module) -> Loss:
         return cross_entropy(logits.flatten(0, 1), spoken.flatten())
 
     return loss
-
-
-# `minilm-compression` and `pronunciation-compression`: real models of language, made smaller.
-#
-# Shares are of all parameters, embeddings included, as `rankscope compress --keep` counts them.
 
 
 CALIBRATION_SAMPLES, CALIBRATION_BATCH = 512, 64

@@ -1,5 +1,12 @@
 """`orthogonality`: how well do convolutions keep norms, and gradients through many of them?
 
+Layers are drawn anew and applied to random images; the ratio of norms should be 1. Then layers
+are stacked with sorting between them, and the norm of a gradient is compared with what came in.
+Some layers are also measured in float64, and after a thousand steps of training.
+
+Reference:
+    Su, Byeon & Huang (2022), arXiv:2106.09121; ratios as in the talk's table.
+
 Beside ours, four other ways to make a convolution that stretches nothing, small and written here.
 """
 
@@ -247,16 +254,6 @@ def draw_gradients(rows: Sequence[Row]) -> Any:
     axes.set_ylabel("its norm, over that before")
     figure.legend(loc="outside right upper")
     return figure
-
-
-# `orthogonality`: how well do convolutions keep norms, and gradients through many of them?
-#
-# Layers are drawn anew and applied to random images; the ratio of norms should be 1. Then layers
-# are stacked with sorting between them, and the norm of a gradient is compared with what came in.
-# Some layers are also measured in float64, and after a thousand steps of training.
-#
-# Reference:
-#     Su, Byeon & Huang (2022), arXiv:2106.09121; ratios as in the talk's table.
 
 
 # Mean ratio of norms, and standard deviation, by name of the row: published in the talk's table.

@@ -1,4 +1,14 @@
-"""`reshaping`: when do the reshaped forms of a kernel beat the plain ones at equal size?"""
+"""`reshaping`: when do the reshaped forms of a kernel beat the plain ones at equal size?
+
+Where channels repeat with a period, or are modulated copies of each other, the reshaped forms
+must win; on random kernels they must not. Errors are relative Frobenius errors of the kernel,
+and every form gets the largest ranks whose counted parameters stay within the same share. The
+win on periodic kernels is one of size: with more parameters (4 % in the table) plain CP writes
+the tile as well.
+
+Reference:
+    Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -73,18 +83,6 @@ def planted_kernel(
     disturbance = normal(*shape.sizes)
     share = noise * float(kernel.norm() / disturbance.norm())
     return kernel + share * disturbance
-
-
-# `reshaping`: when do the reshaped forms of a kernel beat the plain ones at equal size?
-#
-# Where channels repeat with a period, or are modulated copies of each other, the reshaped forms
-# must win; on random kernels they must not. Errors are relative Frobenius errors of the kernel,
-# and every form gets the largest ranks whose counted parameters stay within the same share. The
-# win on periodic kernels is one of size: with more parameters (4 % in the table) plain CP writes
-# the tile as well.
-#
-# Reference:
-#     Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352.
 
 
 MARGIN = 0.95  # a form wins if its error is below this share of the other's
