@@ -2,7 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.constructions.topic import Topic, TopicResult, Value, format_value
+from rankscope.constructions.topic import (
+    Topic,
+    TopicResult,
+    Value,
+    format_value,
+    in_lecture,
+    recalled,
+)
 from rankscope.errors import OutputError
 from rankscope.theorem import Theorem
 
@@ -41,3 +48,10 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 )
 def test_values_are_written_with_four_digits(value: Value, text: str) -> None:
     assert format_value(value) == text
+
+
+def test_references_say_where_they_are_from() -> None:
+    assert str(in_lecture("Lemma 2.1")).startswith("Diehl (2023)")
+    found = recalled("Ba, Kiros & Hinton (2016)", "equation (3)", "1607.06450", "a thing")
+    assert str(found).endswith("arXiv:1607.06450 (published, as recalled)")
+    assert found.assumptions == ("a thing",)
