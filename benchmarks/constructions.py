@@ -12,13 +12,18 @@ import numpy
 from torch import nn
 
 from benchmarks.timing import time_ratio
-from rankscope.constructions.box import Box
-from rankscope.constructions.dense import evaluate
-from rankscope.constructions.hidden_layer import one_hidden_layer, read_piecewise_linear
-from rankscope.constructions.montufar import montufar_network
-from rankscope.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.constructions.region_bounds import montufar_lower_bound, zaslavsky_upper_bound
-from rankscope.constructions.regions_plane import regions_in_plane
+from rankscope.constructions.dense import Box, evaluate
+from rankscope.constructions.explicit_networks import montufar_network
+from rankscope.constructions.piecewise_linear import (
+    PiecewiseLinear,
+    one_hidden_layer,
+    read_piecewise_linear,
+)
+from rankscope.constructions.regions import (
+    montufar_lower_bound,
+    regions_in_plane,
+    zaslavsky_upper_bound,
+)
 from rankscope.constructions.regions_space import regions_in_space
 
 NAME = "constructions"

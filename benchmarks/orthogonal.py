@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import time_ratio
-from rankscope.experiments.orthogonal_references import REFERENCES
-from rankscope.experiments.orthogonality import LayerSize, build_layer, is_installed
+from rankscope.experiments.orthogonality import REFERENCES, LayerSize, build_layer, is_installed
 
 NAME = "orthogonal"
 SIZE = LayerSize()

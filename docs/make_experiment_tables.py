@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from rankscope.experiments.catalogue import find_experiment
-from rankscope.experiments.outcome import FIGURE, Outcome, read_outcome
+from rankscope.experiments.running import FIGURE, Outcome, read_outcome
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -22,7 +22,7 @@ def results_of(name: str, page_folder: Path) -> str:
     folder = RESULTS / name
     if not folder.is_dir():
         return "No row has been computed yet.\n"
-    outcome = read_outcome(find_experiment(name), folder)
+    outcome = read_outcome(folder, find_experiment(name))
     parts = [
         table.to_markdown().split("\n", 2)[2] for table in (outcome.table, outcome.summary) if table
     ]

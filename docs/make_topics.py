@@ -8,32 +8,32 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankscope.constructions.topic import Shown, Topic, Value, written
-from rankscope.experiments.topics.catalogue import GROUPS, TOPICS
+from rankscope.constructions.topic import Topic, TopicResult, Value, format_value
+from rankscope.experiments.catalogue import TOPIC_GROUPS, TOPICS, find_topic
 from rankscope.files import write_atomically
 
 FOLDER = Path(__file__).parent / "topics"
 _MEASURED = re.compile(r"<!-- measured -->\n.*?<!-- end of measured -->\n", re.DOTALL)
 
 
-def page(topic: Topic, shown: Shown) -> str:
+def page(topic: Topic, result: TopicResult) -> str:
     """One topic as Markdown."""
     reference = topic.reference
     lines = [f"# {topic.title}", "", topic.statement, "", f"Reference: {reference}."]
     if reference.assumptions:
         lines += ["", f"Assumes: {'; '.join(reference.assumptions)}."]
     lines += ["", "```", f"rankscope explain {topic.name}", "```", ""]
-    lines += _table(shown.numbers)
-    if shown.measured:
+    lines += _table(result.numbers)
+    if result.measured:
         lines += ["<!-- measured -->", "Measured on the machine that made this page:", ""]
-        lines += [*_table(shown.measured), "<!-- end of measured -->", ""]
-    for name in shown.pictures:
+        lines += [*_table(result.measured), "<!-- end of measured -->", ""]
+    for name in result.pictures:
         lines += [f"![{topic.title}: {name}]({topic.name}-{name}.svg)", ""]
     return "\n".join(lines)
 
 
 def _table(numbers: Mapping[str, Value]) -> list[str]:
-    rows = [(_cell(name), _cell(written(value))) for name, value in numbers.items()]
+    rows = [(_cell(name), _cell(format_value(value))) for name, value in numbers.items()]
     return ["| what | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
 
 
@@ -51,7 +51,7 @@ def index() -> str:
     ]
     lines += ["`rankscope explain TOPIC` makes the same numbers and pictures; these pages are made"]
     lines += ["by docs/make_topics.py.", ""]
-    for group, topics in GROUPS.items():
+    for group, topics in TOPIC_GROUPS.items():
         lines += [f"## {group}", ""]
         lines += [f"- [{topic.title}]({topic.name}.md)" for topic in topics]
         lines += [""]
@@ -66,10 +66,10 @@ def comparable(text: str) -> str:
 def main() -> None:
     """Run every topic, draw its pictures and write its page."""
     FOLDER.mkdir(exist_ok=True)
-    for topic in TOPICS.values():
-        shown = topic.run()
-        topic.draw(shown, FOLDER)
-        write_atomically(FOLDER / f"{topic.name}.md", page(topic, shown).encode())
+    for topic in map(find_topic, TOPICS):
+        result = topic.run()
+        topic.draw(result, FOLDER)
+        write_atomically(FOLDER / f"{topic.name}.md", page(topic, result).encode())
     write_atomically(FOLDER / "README.md", index().encode())
 
 

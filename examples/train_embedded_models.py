@@ -24,8 +24,8 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
 from rankscope.architectures.models.digits import DigitsNetwork
+from rankscope.architectures.models.small_gpt import SmallGPT, to_gpt2
 from rankscope.auditing.embedded import EMBEDDED_MODELS, embedded_model
-from rankscope.auditing.embedded.language_model import LanguageModel
 from rankscope.files import write_atomically
 
 SEED = 0
@@ -47,7 +47,7 @@ def windows(tokens: Tensor) -> tuple[Tensor, Tensor]:
     return cut[:, :-1], cut[:, 1:]
 
 
-def model_loss(model: LanguageModel, tokens: Tensor) -> float:
+def model_loss(model: SmallGPT, tokens: Tensor) -> float:
     """Nats per character; each window begins without a past."""
     inputs, targets = windows(tokens)
     with torch.no_grad():
@@ -65,7 +65,7 @@ def bigram_loss(training: Tensor, tokens: Tensor, vocabulary: int) -> float:
     return cross_entropy(counts.log()[inputs].flatten(0, 1), targets.flatten()).item()
 
 
-def continued(model: LanguageModel, tokens: Tensor, *, length: int) -> Tensor:
+def continued(model: SmallGPT, tokens: Tensor, *, length: int) -> Tensor:
     """The tokens, and what the model writes after them."""
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
@@ -81,7 +81,9 @@ def train_transformer(folder: Path, *, num_steps: int) -> None:
     characters = "".join(sorted(set("".join(file.read_text(encoding="utf-8") for file in files))))
     training, held_out = (text_tokens(file.name, characters) for file in files)
     config = _config(len(characters))
-    model = LanguageModel(config)
+    model = SmallGPT(
+        len(characters), num_positions=CONTEXT, width=_WIDTH, num_layers=_DEPTH, num_heads=_HEADS
+    )
     _fit_transformer(model, training, num_steps)
     manifest = {
         "data": "LICENSE and docs/*.md of rankscope: training.txt, held_out.txt",
@@ -91,7 +93,7 @@ def train_transformer(folder: Path, *, num_steps: int) -> None:
         "training_loss": round(model_loss(model, training), 4),
         "bigram_loss": round(bigram_loss(training, held_out, len(characters)), 4),
     }
-    _write(folder, model, manifest)
+    _write(folder, to_gpt2(model.state_dict()), manifest)
     _write_json(folder / "config.json", config)
     _write_json(folder / "vocab.json", {character: k for k, character in enumerate(characters)})
     story = continued(model, training[:CONTEXT], length=100)
@@ -121,13 +123,17 @@ def _config(vocabulary: int) -> dict[str, object]:
     }
 
 
-def _fit_transformer(model: LanguageModel, training: Tensor, num_steps: int) -> None:
+def _fit_transformer(model: SmallGPT, training: Tensor, num_steps: int) -> None:
     generator = torch.Generator().manual_seed(SEED)
     matrices = {name: weight for name, weight in model.named_parameters() if weight.ndim == 2}
     for name, weight in matrices.items():
         # What is added to the residual begins smaller, as in GPT-2.
-        scale = (2 * _DEPTH) ** -0.5 if name.endswith("c_proj.weight") else 1.0
+        is_added = name.endswith(("attention.out.weight", "narrow.weight"))
+        scale = (2 * _DEPTH) ** -0.5 if is_added else 1.0
         nn.init.normal_(weight, std=_FIRST_DEVIATION * scale, generator=generator)
+    for name, weight in model.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(weight)
     vectors = [weight for weight in model.parameters() if weight.ndim == 1]
     groups: list[dict[str, Any]] = [
         {"params": list(matrices.values())},
@@ -179,7 +185,7 @@ def train_cnn(folder: Path, *, num_epochs: int) -> None:
         "test_images": len(test[1]),
         "test_accuracy": round(accuracy(network, *test), 4),
     }
-    _write(folder, network, manifest)
+    _write(folder, network.state_dict(), manifest)
 
 
 def _fit_cnn(network: DigitsNetwork, images: Tensor, numbers: Tensor, num_epochs: int) -> None:
@@ -207,9 +213,9 @@ def _descend(loss: Tensor, optimizer: Optimizer, schedule: OneCycleLR) -> None:
     schedule.step()
 
 
-def _write(folder: Path, model: nn.Module, manifest: dict[str, object]) -> None:
+def _write(folder: Path, weights: dict[str, Tensor], manifest: dict[str, object]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "model.safetensors", save(model.state_dict(), {"format": "pt"}))
+    write_atomically(folder / "model.safetensors", save(weights, {"format": "pt"}))
     manifest = {"script": "examples/train_embedded_models.py", "seed": SEED, **manifest}
     _write_json(folder / "manifest.json", manifest)
     print("\n".join(f"{key}: {value}" for key, value in manifest.items()))

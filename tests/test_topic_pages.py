@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rankscope.experiments.topics.catalogue import TOPICS
+from rankscope.experiments.catalogue import TOPICS, find_topic
 
 DOCS = Path(__file__).parents[1] / "docs"
 specification = importlib.util.spec_from_file_location("make_topics", DOCS / "make_topics.py")
@@ -18,14 +18,14 @@ specification.loader.exec_module(making)
 
 @pytest.mark.parametrize("name", TOPICS)
 def test_a_page_is_what_its_topic_shows(name: str) -> None:
-    topic = TOPICS[name]
-    shown = topic.run()
+    topic = find_topic(name)
+    result = topic.run()
     committed = (DOCS / "topics" / f"{name}.md").read_text(encoding="utf-8")
-    wanted = making.page(topic, shown)
+    wanted = making.page(topic, result)
     assert making.comparable(committed) == making.comparable(wanted), "run `make topics`"
-    for key in shown.measured:
+    for key in result.measured:
         assert f"| {key} |" in committed, "run `make topics`"
-    for picture in shown.pictures:
+    for picture in result.pictures:
         root = ElementTree.parse(DOCS / "topics" / f"{name}-{picture}.svg").getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
 

@@ -8,10 +8,10 @@ from torch import nn
 
 from rankscope.auditing.convolutions import (
     Geometry,
+    convolution_spectrum,
     depthwise,
     geometries,
     image_side,
-    operator_spectrum,
 )
 from rankscope.errors import MatrixError
 
@@ -62,7 +62,7 @@ def test_the_spectrum_is_that_of_the_convolution_on_a_torus(
         # An even kernel pads more on one side than a layer can say; pad by hand.
         layer.padding = (0,) * order
         layer._reversed_padding_repeated_twice = [0, geometry.dilation * (extent - 1)] * order
-    found = operator_spectrum(layer.weight.detach().to(dtype), side, geometry)
+    found = convolution_spectrum(layer.weight.detach().to(dtype), side, geometry)
     expected = operator_values(layer, inputs, side, order)
     assert len(found.values) == len(expected)
     tolerance = 1e-10 if dtype == torch.float64 else 1e-6
@@ -71,21 +71,21 @@ def test_the_spectrum_is_that_of_the_convolution_on_a_torus(
 
 def test_a_volume_is_seen_too() -> None:
     layer = nn.Conv3d(2, 3, 3, padding=1, padding_mode="circular", bias=False).double()
-    found = operator_spectrum(layer.weight.detach(), 4, Geometry())
+    found = convolution_spectrum(layer.weight.detach(), 4, Geometry())
     expected = operator_values(layer, 2, 4, 3)
     torch.testing.assert_close(torch.from_numpy(found.values), expected, rtol=0, atol=1e-10)
 
 
 def test_patches_that_do_not_overlap_have_the_spectrum_of_their_flattened_kernel() -> None:
     kernel = torch.randn(5, 3, 4, 4, dtype=torch.float64)
-    found = operator_spectrum(kernel, 8, Geometry(stride=4))
+    found = convolution_spectrum(kernel, 8, Geometry(stride=4))
     expected = torch.linalg.svdvals(kernel.flatten(1)).repeat_interleave(4)
     torch.testing.assert_close(torch.from_numpy(found.values), expected)
 
 
 def test_random_kernels_give_operators_that_look_random() -> None:
     kernel = torch.randn(48, 32, 3, 3, generator=torch.Generator().manual_seed(0))
-    row = operator_spectrum(kernel, 16, Geometry()).to_row("operator")
+    row = convolution_spectrum(kernel, 16, Geometry()).to_row("operator")
     assert row.shape == (48, 32)
     assert row.random_distance < 0.03
     assert row.outliers < row.num_values / 100
@@ -113,7 +113,7 @@ def test_a_geometry_that_does_not_fit_is_refused(
     side: int, geometry: Geometry, message: str
 ) -> None:
     with pytest.raises(MatrixError, match=message):
-        operator_spectrum(torch.ones(4, 1, 3), side, geometry)
+        convolution_spectrum(torch.ones(4, 1, 3), side, geometry)
 
 
 def test_geometries_of_modules_are_read_by_the_names_of_their_weights() -> None:

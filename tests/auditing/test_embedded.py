@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
+from rankscope.architectures.models.catalogue import build, build_trained
 from rankscope.architectures.models.digits import DigitsNetwork
+from rankscope.architectures.models.small_gpt import from_gpt2
 from rankscope.auditing.embedded import EMBEDDED_MODELS, embedded_model
-from rankscope.auditing.embedded.digits_network import trained_digits_network
-from rankscope.auditing.embedded.language_model import Block, LanguageModel, trained_language_model
 from rankscope.errors import RequestError
 
 ROOT = Path(__file__).parents[2]
@@ -104,35 +104,8 @@ def test_the_vocabulary_is_every_character_of_the_texts_once() -> None:
     assert document("config.json")["vocab_size"] == len(characters)
 
 
-def test_a_block_computes_what_pytorch_computes_from_the_transposed_weights(
-    generator: torch.Generator,
-) -> None:
-    block = Block(12, 3).double()
-    for weight in block.parameters():
-        nn.init.normal_(weight, generator=generator)
-    twin = nn.TransformerEncoderLayer(
-        12, 3, 48, dropout=0.0, activation=nn.GELU("tanh"), batch_first=True, norm_first=True
-    ).double()
-    ours = block.state_dict()
-    names = {
-        "attn.c_attn.": "self_attn.in_proj_",
-        "attn.c_proj.": "self_attn.out_proj.",
-        "mlp.c_fc.": "linear1.",
-        "mlp.c_proj.": "linear2.",
-        "ln_1.": "norm1.",
-        "ln_2.": "norm2.",
-    }
-    theirs: dict[str, Tensor] = {}
-    for old, new in names.items():
-        theirs |= {f"{new}weight": ours[f"{old}weight"].t(), f"{new}bias": ours[f"{old}bias"]}
-    twin.load_state_dict(theirs)
-    inputs = torch.randn(2, 5, 12, dtype=torch.float64, generator=generator)
-    mask = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
-    torch.testing.assert_close(block(inputs), twin(inputs, src_mask=mask, is_causal=True))
-
-
 def test_the_language_model_never_looks_ahead() -> None:
-    model, tokens = trained_language_model(), as_tokens("Licensed under the Apache License")
+    model, tokens = build_trained("transformer"), as_tokens("Licensed under the Apache License")
     with torch.no_grad():
         whole, part = model(tokens[None]), model(tokens[None, :20])
     torch.testing.assert_close(whole[:, :20], part, rtol=1e-3, atol=1e-4)  # float32, other sums
@@ -151,13 +124,13 @@ def test_the_transformer_beats_the_bigram_on_the_part_of_the_licence_it_never_sa
     bigram = script.bigram_loss(
         as_tokens(training), as_tokens(unseen), document("config.json")["vocab_size"]
     )
-    assert script.model_loss(trained_language_model(), as_tokens(unseen)) < bigram - 0.5
+    assert script.model_loss(build_trained("transformer"), as_tokens(unseen)) < bigram - 0.5
 
 
 def test_the_manifest_says_how_well_the_transformer_does(script: Any) -> None:
     manifest, vocabulary = document("manifest.json"), "".join(document("vocab.json"))
     held_out = script.text_tokens("held_out.txt", vocabulary)
-    loss = script.model_loss(trained_language_model(), held_out)
+    loss = script.model_loss(build_trained("transformer"), held_out)
     bigram = script.bigram_loss(
         script.text_tokens("training.txt", vocabulary), held_out, len(vocabulary)
     )
@@ -179,7 +152,7 @@ def test_the_bigram_loss_is_the_mean_negative_logarithm_of_the_smoothed_shares(
 def test_the_convolutional_network_reads_more_than_97_percent_of_unseen_digits(script: Any) -> None:
     images, numbers = script.digits()
     unseen = slice(script.NUM_TRAINING_IMAGES, None)
-    share = script.accuracy(trained_digits_network(), images[unseen], numbers[unseen])
+    share = script.accuracy(build_trained("digits"), images[unseen], numbers[unseen])
     assert len(numbers) == 1797
     assert share > 0.97
     manifest = json.loads((embedded_model("cnn") / "manifest.json").read_text(encoding="utf-8"))
@@ -201,6 +174,7 @@ def test_the_script_writes_the_same_bytes_twice_and_files_that_load(
     config = json.loads(written[0][Path("transformer/config.json")])
     assert config == document("config.json")
     first = tmp_path / "first"
-    LanguageModel(config).load_state_dict(load_file(first / "transformer/model.safetensors"))
+    weights = from_gpt2(load_file(first / "transformer/model.safetensors"))
+    build("transformer").load_state_dict({**weights, "head.weight": weights["tokens.weight"]})
     DigitsNetwork().load_state_dict(load_file(first / "cnn/model.safetensors"))
     assert "held_out_loss" in capsys.readouterr().out

@@ -14,8 +14,7 @@ from rankscope.architectures.lipschitz.catalogue import LIPSCHITZ_NETWORKS
 from rankscope.cli import certify_inputs
 from rankscope.cli.main import main
 from rankscope.errors import OutputError, RequestError
-from rankscope.training.augmentation import Normalization
-from rankscope.training.batches import TensorData
+from rankscope.training.batches import Normalization, TensorData
 from rankscope.training.datasets import DataSet
 
 FACTORY = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.experiments.catalogue import EXPERIMENTS
+from rankscope.experiments.catalogue import EXPERIMENTS, find_experiment
 
 
 def test_the_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,11 +51,11 @@ def test_a_quick_run_with_seeds_writes_the_same_kinds_of_files(
 def test_an_experiment_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiment", "show", "digits-compression"]) == 0
     shown = capsys.readouterr().out
-    assert EXPERIMENTS["digits-compression"].protocol in shown
+    assert find_experiment("digits-compression").protocol in shown
     assert "needs: nothing" in shown
     assert main(["experiment", "show", "digits-compression", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document == EXPERIMENTS["digits-compression"].to_dict()
+    assert document == find_experiment("digits-compression").to_dict()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.experiments.topics.catalogue import TOPICS
+from rankscope.experiments.catalogue import TOPICS, find_topic
 
 
 def test_without_a_topic_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,7 +36,7 @@ def test_assumptions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_has_the_promised_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "multi-head-attention", "-o", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["statement"] == TOPICS["multi-head-attention"].statement
+    assert found["statement"] == find_topic("multi-head-attention").statement
     assert found["reference"]["arxiv"] == "1706.03762"
     assert found["numbers"]["equal to torch's module"] is True
     assert set(found["measured"]) < set(found["numbers"])

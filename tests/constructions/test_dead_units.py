@@ -4,8 +4,8 @@ from hypothesis import given, settings, strategies
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rankscope.architectures.models.catalogue import build_trained
 from rankscope.architectures.models.digits import DigitsNetwork
-from rankscope.auditing.embedded.digits_network import trained_digits_network
 from rankscope.constructions.dead_units import DeadUnits, LayerUnits, dead_units
 from rankscope.errors import ConstructionError
 
@@ -83,7 +83,8 @@ def test_a_dead_unit_gets_no_gradient_and_a_living_one_does() -> None:
 
 
 def test_units_of_the_embedded_network_are_channels() -> None:
-    network, images = trained_digits_network(), numbers(11, 1, 8, 8).abs()
+    network, images = build_trained("digits"), numbers(11, 1, 8, 8).abs()
+    assert isinstance(network, DigitsNetwork)
     found = dead_units(network, images, batch_size=4)
     active = (network.conv1(images) > 0).double().mean(dim=(0, 2, 3))
     assert [(each.name, len(each.activity)) for each in found.layers] == [

@@ -2,7 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.constructions.topic import Shown, Topic, Value, written
+from rankscope.constructions.topic import (
+    Topic,
+    TopicResult,
+    Value,
+    format_value,
+    in_lecture,
+    recalled,
+)
 from rankscope.errors import OutputError
 from rankscope.theorem import Theorem
 
@@ -11,7 +18,7 @@ def write(path: Path) -> None:
     path.write_text("picture")
 
 
-SHOWN = Shown({"number": 1}, pictures={"first": write, "second": write})
+SHOWN = TopicResult({"number": 1}, pictures={"first": write, "second": write})
 TOPIC = Topic("name", "Title", "Statement.", Theorem("Nobody", "1", None, ()), lambda: SHOWN)
 
 
@@ -40,4 +47,11 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_written_with_four_digits(value: Value, text: str) -> None:
-    assert written(value) == text
+    assert format_value(value) == text
+
+
+def test_references_say_where_they_are_from() -> None:
+    assert str(in_lecture("Lemma 2.1")).startswith("Diehl (2023)")
+    found = recalled("Ba, Kiros & Hinton (2016)", "equation (3)", "1607.06450", "a thing")
+    assert str(found).endswith("arXiv:1607.06450 (published, as recalled)")
+    assert found.assumptions == ("a thing",)

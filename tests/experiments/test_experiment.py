@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace, takes_seeds
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext, takes_seeds
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Fixed(Entry):
     def name(self) -> str:
         return f"width-{self.width}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         return {"width": self.width}
 
 
@@ -24,7 +24,7 @@ class Fixed(Entry):
 class Drawn(Fixed):
     seed: int = 0
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         return {"width": self.width, "drawn": self.seed}
 
 

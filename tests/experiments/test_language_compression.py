@@ -9,14 +9,15 @@ from torch import nn
 
 from rankscope.architectures.models.letter_to_phoneme import LetterToPhoneme, from_g2p_en
 from rankscope.errors import DataError
-from rankscope.experiments import language_subject
-from rankscope.experiments.experiment import Workplace
+from rankscope.experiments import language_compression
+from rankscope.experiments.experiment import RunContext
 from rankscope.experiments.language_compression import (
     MINILM_COMPRESSION,
     PRONUNCIATION_COMPRESSION,
     LanguageEntry,
+    Pronunciation,
+    SentenceVectors,
 )
-from rankscope.experiments.language_subject import Pronunciation, SentenceVectors
 from rankscope.training.batches import Batch
 
 WORDS = ("ab", "abba", "bad", "cab", "dab", "add", "bee", "bed", "cede", "deed", "fab", "gab")
@@ -42,9 +43,9 @@ def data(tmp_path: Path) -> Path:
 def test_a_row_counts_scores_and_times_the_smaller_model(
     data: Path, tmp_path: Path, on_outputs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(language_subject, "_EVERY", 2)
+    monkeypatch.setattr(language_compression, "_EVERY", 2)
     entry = LanguageEntry(Pronunciation(), 0.5, on_outputs=on_outputs, is_repaired=on_outputs)
-    row = entry.run(Workplace(tmp_path / "work", data, 2.0))
+    row = entry.run(RunContext(tmp_path / "work", data, 2.0))
     assert isinstance(row["kept"], int)
     assert isinstance(row["share"], float)
     assert isinstance(row["score"], float)
@@ -57,7 +58,7 @@ def test_a_row_counts_scores_and_times_the_smaller_model(
 
 def test_the_model_itself_is_the_first_row(data: Path, tmp_path: Path) -> None:
     entry = PRONUNCIATION_COMPRESSION.entries[0]
-    row = entry.run(Workplace(tmp_path / "work", data, 2.0))
+    row = entry.run(RunContext(tmp_path / "work", data, 2.0))
     assert (entry.name, row["kept"], row["share"]) == ("dense", 834_890, 1.0)
     assert row["latency over dense"] is None
 
@@ -68,7 +69,7 @@ def test_without_the_data_the_message_says_how_to_get_them(tmp_path: Path) -> No
         (PRONUNCIATION_COMPRESSION, "g2p_en/checkpoint20.npz"),
     ):
         with pytest.raises(DataError, match=f"There is no {file} .* To get it, take"):
-            experiment.entries[1].run(Workplace(tmp_path, tmp_path, 2.0))
+            experiment.entries[1].run(RunContext(tmp_path, tmp_path, 2.0))
 
 
 def test_states_are_compared_on_tokens_only() -> None:
@@ -77,7 +78,7 @@ def test_states_are_compared_on_tokens_only() -> None:
     with torch.no_grad():
         other.weight.copy_(table.weight)
         other.weight[0] += 1  # of the padding
-    loss = language_subject._same_states(table)
+    loss = language_compression._same_states(table)
     tokens = torch.tensor([[1, 2, 0], [3, 0, 0]])
     assert float(loss(other, Batch(tokens, None)).detach()) == 0
     with torch.no_grad():
@@ -86,5 +87,5 @@ def test_states_are_compared_on_tokens_only() -> None:
     torch.testing.assert_close(loss(other, Batch(tokens, None)).detach(), torch.tensor(1 / 3))
 
 
-def test_the_encoder_is_the_subject_of_the_other() -> None:
+def test_the_encoder_is_the_workload_of_the_other() -> None:
     assert SentenceVectors().network == "minilm"

@@ -6,12 +6,14 @@ import pytest
 from rankscope.architectures.sequence_models.attention_forms import MultiHead
 from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, Workplace
-from rankscope.experiments.pretrained_spectra import PretrainedEntry
-from rankscope.experiments.rank_predicts_loss import RankEntry, correlation_rows
-from rankscope.experiments.sequence_entry import SequenceEntry, Steps
-from rankscope.experiments.sequence_tasks import CharacterTask
-from rankscope.experiments.trained_spectrum import SpectrumSettings
+from rankscope.experiments.experiment import Row, RunContext
+from rankscope.experiments.rank_predicts_loss import PretrainedEntry, RankEntry, correlation_rows
+from rankscope.experiments.sequence_models import (
+    CharacterTask,
+    SequenceEntry,
+    SpectrumSettings,
+    Steps,
+)
 
 SMALL = SpectrumSettings(num_inputs=6, num_outputs=1)
 MODEL = SequenceEntry(
@@ -23,8 +25,8 @@ MODEL = SequenceEntry(
 ENTRY = RankEntry("other", MODEL, SMALL, seed=1)
 
 
-def place(run: Path, name: str) -> Workplace:
-    return Workplace(run / "work" / name, None, 60.0)
+def place(run: Path, name: str) -> RunContext:
+    return RunContext(run / "work" / name, None, 60.0)
 
 
 def kept_model(runs: Path, entry: SequenceEntry) -> Path:
@@ -57,7 +59,7 @@ def test_weights_of_another_entry_are_not_read(tmp_path: Path) -> None:
 def test_the_embedded_transformer_is_measured_and_has_the_loss_it_was_published_with(
     tmp_path: Path,
 ) -> None:
-    row = PretrainedEntry("transformer", SMALL).run(Workplace(tmp_path, None, 60.0))
+    row = PretrainedEntry("transformer", SMALL).run(RunContext(tmp_path, None, 60.0))
     assert row["parameters"] == 123_360
     assert row["loss on its own text"] == pytest.approx(1.7633, abs=1e-4)
     assert isinstance(row["epsilon rank"], float)

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.experiments.experiment import Workplace
-from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol
+from rankscope.experiments.experiment import RunContext
+from rankscope.experiments.image_compression import DIGITS, SOURCE_RECIPE, Protocol
 from rankscope.experiments.sequential_vs_end_to_end import (
     SEQUENTIAL_VS_END_TO_END,
     SamplesEntry,
 )
-from rankscope.experiments.subject import DIGITS
 
 pytest.importorskip("sklearn")
 
@@ -20,7 +19,7 @@ pytest.importorskip("sklearn")
 def test_samples_are_counted_over_all_stages(tmp_path: Path, protocol: Protocol) -> None:
     recipe = replace(SOURCE_RECIPE, batch_size=50)
     entry = SamplesEntry(DIGITS, "tensor-train", protocol, 2000, recipe)
-    row = entry.run(Workplace(tmp_path, None, 60.0))
+    row = entry.run(RunContext(tmp_path, None, 60.0))
     # 1000 in each of two stages; end to end 28 batches of 50, one of 37, then 12 of 50.
     assert row["samples"] == (2000 if protocol is Protocol.SEQUENTIAL else 2037)
     assert row["accuracy"] != row["accuracy before"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rankscope.architectures.tensor_train import TensorTrain
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, Workplace
+from rankscope.experiments.experiment import Row, RunContext
 from rankscope.experiments.tt_cp_rank import (
     TT_CP_RANK,
     TrainRankEntry,
@@ -21,7 +21,7 @@ from rankscope.experiments.tt_cp_rank import (
 
 
 def run(entry: TrainRankEntry, folder: Path) -> Row:
-    return entry.run(Workplace(folder, None, 60.0))
+    return entry.run(RunContext(folder, None, 60.0))
 
 
 @settings(deadline=None, max_examples=10)

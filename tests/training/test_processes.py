@@ -82,8 +82,9 @@ import json, sys
 from pathlib import Path
 import torch
 from torch import nn
-from rankscope.training import Adam, Recipe, cross_entropy, fit, load_data_set
-from rankscope.training.early_stop import EarlyStop
+from rankscope.training import Adam, Recipe, cross_entropy, fit
+from rankscope.training.datasets import load_data_set
+from rankscope.training.history import EarlyStop
 from rankscope.training.processes import FabricProcesses, OneProcess
 
 folder, num_processes = Path(sys.argv[1]), int(sys.argv[2])

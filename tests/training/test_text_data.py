@@ -1,5 +1,5 @@
-"""Texts as windows."""
-
+import gzip
+import lzma
 import math
 import os
 from pathlib import Path
@@ -14,7 +14,119 @@ from rankscope.errors import DataError
 from rankscope.training.batches import TensorData
 from rankscope.training.loop import fit
 from rankscope.training.recipe import Recipe
-from rankscope.training.text_data import load_text, mean_loss, next_symbol_loss, windows
+from rankscope.training.text_data import (
+    END_OF_LINE,
+    Vocabulary,
+    load_text,
+    mean_loss,
+    next_symbol_loss,
+    read_scored_pairs,
+    read_sentence_pairs,
+    read_text,
+    windows,
+    words,
+)
+
+# Text as numbers.
+
+
+@given(text=st.text())
+def test_characters_survive_the_way_through_numbers(text: str) -> None:
+    vocabulary = Vocabulary.of(text)
+    numbers = vocabulary.encode(text)
+    assert "".join(vocabulary.symbols[number] for number in numbers) == text
+
+
+@given(lines=st.lists(st.lists(st.sampled_from(["a", "bb", "<unk>"]))))
+def test_every_line_ends_with_its_mark(lines: list[list[str]]) -> None:
+    text = "".join(" ".join(line) + " \n" for line in lines)
+    assert words(text) == [word for line in lines for word in (*line, END_OF_LINE)]
+
+
+def test_an_unknown_symbol_is_refused() -> None:
+    with pytest.raises(DataError, match="'c' is none of the 2 symbols"):
+        Vocabulary(("a", "b")).encode("abc")
+
+
+def test_files_keep_their_line_ends_and_must_be_text(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"one\r\ntwo\n")
+    assert read_text(path) == "one\r\ntwo\n"
+    path.write_bytes(b"abc\xff")
+    with pytest.raises(DataError, match="byte 3 is none of it"):
+        read_text(path)
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        read_text(tmp_path / "absent")
+
+
+def test_a_packed_text_is_unpacked_and_a_damaged_one_refused(tmp_path: Path) -> None:
+    packed = tmp_path / "text.xz"
+    packed.write_bytes(lzma.compress(b"ein Satz\n"))
+    assert read_text(packed) == "ein Satz\n"
+    packed.write_bytes(b"no such thing")
+    with pytest.raises(DataError, match=r"text\.xz cannot be unpacked"):
+        read_text(packed)
+
+
+@given(text=st.text(alphabet="abcde", min_size=1))
+def test_frequent_symbols_come_first_and_decoding_inverts(text: str) -> None:
+    vocabulary = Vocabulary.by_frequency([text])
+    counts = [text.count(symbol) for symbol in vocabulary.symbols]
+    assert counts == sorted(counts, reverse=True)
+    assert "".join(vocabulary.decode(vocabulary.encode(text))) == text
+
+
+def test_a_limited_vocabulary_has_a_symbol_for_the_rest() -> None:
+    vocabulary = Vocabulary.by_frequency(["aab"], first=("?",), max_symbols=2, unknown="?")
+    assert vocabulary.symbols == ("?", "a")
+    assert vocabulary.encode("abz").tolist() == [1, 0, 0]
+    assert Vocabulary.by_frequency(["aab"], min_count=2).symbols == ("a",)
+
+
+def test_impossible_vocabularies_and_numbers_are_refused() -> None:
+    with pytest.raises(DataError, match="got 3 of which only 2 differ"):
+        Vocabulary(("a", "b", "a"))
+    with pytest.raises(
+        DataError, match="'u' is to stand for unknown symbols, but is none of the 1"
+    ):
+        Vocabulary(("a",), unknown="u")
+    with pytest.raises(DataError, match="2 is the number of none of the 2 symbols"):
+        Vocabulary(("a", "b")).decode(torch.tensor([0, 2]))
+
+
+def test_a_gzipped_text_is_unpacked_and_a_damaged_one_refused(tmp_path: Path) -> None:
+    packed = tmp_path / "text.gz"
+    packed.write_bytes(gzip.compress(b"ein Satz\n"))
+    assert read_text(packed) == "ein Satz\n"
+    packed.write_bytes(gzip.compress(b"ein Satz\n")[:-4])
+    with pytest.raises(DataError, match=r"text\.gz cannot be unpacked"):
+        read_text(packed)
+
+
+# Sentences beside each other.
+
+
+def test_lines_are_paired_and_only_newlines_end_them(tmp_path: Path) -> None:
+    (tmp_path / "en").write_bytes("one\u2028and a half\ntwo\n".encode())
+    (tmp_path / "de").write_bytes(b"eins\nzwei\n")
+    pairs = read_sentence_pairs(tmp_path / "en", tmp_path / "de")
+    assert pairs == [("one\u2028and a half", "eins"), ("two", "zwei")]
+    (tmp_path / "de").write_bytes(b"eins\n")
+    with pytest.raises(DataError, match=r"en has 2 lines, but .*de has 1"):
+        read_sentence_pairs(tmp_path / "en", tmp_path / "de")
+
+
+def test_scored_pairs_are_rows_of_three_fields(tmp_path: Path) -> None:
+    path = tmp_path / "scored.csv"
+    path.write_text('"A cat, a dog.",Two animals.,3.5\n', encoding="utf-8")
+    assert read_scored_pairs(path) == [("A cat, a dog.", "Two animals.", 3.5)]
+    path.write_text("a,b,1\nc,d\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"row 2: .* got 2 fields ending in \['d'\]"):
+        read_scored_pairs(path)
+
+
+# Texts as windows.
+
 
 FOLDERS = [Path(name) for name in os.environ.get("RANKSCOPE_DATA", "").split(os.pathsep) if name]
 REAL = next((folder for folder in FOLDERS if (folder / "wikitext-2").is_dir()), None)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
     from rankscope.architectures.attention.self_attention import SelfAttention as SelfAttention
-    from rankscope.architectures.bilinear import BilinearRecurrent as BilinearRecurrent
     from rankscope.architectures.certification import certify as certify
     from rankscope.architectures.certification import verify as verify
     from rankscope.architectures.classifiers.features import PatchFeatures as PatchFeatures
@@ -41,7 +40,6 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.architectures.witness import witness_weights as witness_weights
 
 _HOMES = {
-    "BilinearRecurrent": "bilinear",
     "ConvolutionalCircuit": "convolutional",
     "DegreeAttention": "degree.degree_attention",
     "DegreeNetwork": "degree.degree_network",

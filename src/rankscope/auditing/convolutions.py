@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rankscope.auditing.singular_values import block_values, computation_error
 from rankscope.auditing.spectra import Spectrum
-from rankscope.layers.frequency_blocks import Torus, frequency_blocks
+from rankscope.layers.frequency_blocks import Torus, circular_spectrum
 
 # Image sides to choose from: the first whose decompositions take less than about this many steps.
 _SIDES = (32, 16, 8)
@@ -81,7 +81,7 @@ def image_side(shape: tuple[int, ...], geometry: Geometry, wanted: int | None = 
     return math.ceil(max(side, extent) / geometry.stride) * geometry.stride
 
 
-def operator_spectrum(kernel: Tensor, side: int, geometry: Geometry) -> Spectrum:
+def convolution_spectrum(kernel: Tensor, side: int, geometry: Geometry) -> Spectrum:
     r"""All singular values of a convolution on an image with equal sides and circular padding.
 
     Those of all blocks of `frequency_blocks` together. Padding with zeros changes only what touches
@@ -99,11 +99,7 @@ def operator_spectrum(kernel: Tensor, side: int, geometry: Geometry) -> Spectrum
     torus = Torus(
         (side,) * order, (geometry.stride,) * order, (geometry.dilation,) * order, geometry.groups
     )
-    pieces = [
-        block_values(blocks, kernel.dtype).flatten(1).repeat_interleave(weights, dim=0).flatten()
-        for blocks, weights in frequency_blocks(kernel, torus)
-    ]
-    values = torch.cat(pieces).sort(descending=True).values
+    values = circular_spectrum(kernel, torus, lambda blocks: block_values(blocks, kernel.dtype))
     columns = kernel.shape[1] * geometry.stride**order
     return _with_rounding(kernel, values, (kernel.shape[0] // geometry.groups, columns))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rankscope.auditing.convolutions import Geometry, depthwise, image_side, operator_spectrum
+from rankscope.auditing.convolutions import Geometry, convolution_spectrum, depthwise, image_side
 from rankscope.auditing.packing import Packing
 from rankscope.auditing.parts import part_of
 from rankscope.auditing.singular_values import matrix_spectrum, working_memory
@@ -144,7 +144,7 @@ def _operators(name: str, tensor: Tensor, options: WeightOptions) -> Iterator[tu
     for choice in choices:
         side = image_side(tuple(tensor.shape), choice, options.image_side)
         image = " x ".join([str(side)] * (tensor.ndim - 2))
-        yield f"operator on {image}, {choice}", operator_spectrum(tensor, side, choice)
+        yield f"operator on {image}, {choice}", convolution_spectrum(tensor, side, choice)
 
 
 def _looks_like_a_kernel(name: str) -> bool:

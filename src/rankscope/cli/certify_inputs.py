@@ -15,7 +15,7 @@ from rankscope.errors import RequestError
 from rankscope.layers.norm_preserving.scaling import InputScaling
 from rankscope.robustness.methods import Intervals, LinearBounds, Lipschitz, Method
 from rankscope.robustness.norms import L2, Linf, Norm
-from rankscope.training.augmentation import Normalization
+from rankscope.training.batches import Normalization
 from rankscope.training.datasets import load_data_set
 
 NORMS: dict[str, Norm] = {"l2": L2(), "linf": Linf()}

@@ -13,7 +13,7 @@ from rankscope.compression.report import Scorer
 from rankscope.compression.scores import Batch
 from rankscope.errors import DataError, RequestError
 from rankscope.training.datasets import load_data_set
-from rankscope.training.scoring.classification import accuracy
+from rankscope.training.scoring import accuracy
 
 NUM_SAMPLES, BATCH_SIZE = 512, 64  # of calibration data
 DATA_SETS = ("digits", "mnist", "fashion-mnist", "cifar10")

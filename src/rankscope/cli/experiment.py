@@ -14,13 +14,15 @@ app = typer.Typer(help="Compute the tables of the documentation again: list, run
 @app.command("list")
 def list_experiments(as_json: Json = False) -> None:
     """All experiments: how many rows each has, and what it needs."""
-    from rankscope.experiments.catalogue import EXPERIMENTS
+    from rankscope.experiments.catalogue import EXPERIMENTS, find_experiment
 
     if as_json:
-        console.print_json({"experiments": [one.to_dict() for one in EXPERIMENTS.values()]})
+        console.print_json(
+            {"experiments": [find_experiment(name).to_dict() for name in EXPERIMENTS]}
+        )
         return
     rows = [
-        (one.name, str(len(one.runs())), "yes" if one.quick else "-", one.needs or "no data")
+        (one.name, str(one.num_rows), "yes" if one.has_quick else "-", one.needs or "no data")
         for one in EXPERIMENTS.values()
     ]
     console.print_columns([("experiment", "rows", "quick", "needs"), *rows], numbers=(1,))
@@ -83,9 +85,9 @@ def show(
 ) -> None:
     """Say what an experiment does; or print what is finished in a folder, and write its files."""
     from rankscope.experiments.catalogue import EXPERIMENTS
-    from rankscope.experiments.results import MANIFEST
+    from rankscope.experiments.running import is_results_folder
 
-    if what in EXPERIMENTS and not (Path(what) / MANIFEST).is_file():
+    if what in EXPERIMENTS and not is_results_folder(Path(what)):
         _print_description(what, as_json=as_json)
     else:
         _print_results(Path(what), as_json=as_json)
@@ -108,11 +110,9 @@ def _print_description(name: str, *, as_json: bool) -> None:
 
 
 def _print_results(folder: Path, *, as_json: bool) -> None:
-    from rankscope.experiments.catalogue import find_experiment
-    from rankscope.experiments.outcome import TABLE, read_outcome, write_outcome
-    from rankscope.experiments.results import read_manifest
+    from rankscope.experiments.running import TABLE, read_outcome, write_outcome
 
-    outcome = read_outcome(find_experiment(read_manifest(folder).experiment), folder)
+    outcome = read_outcome(folder)
     write_outcome(outcome, folder)
     if as_json:
         console.print_json(outcome.to_dict())

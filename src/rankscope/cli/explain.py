@@ -25,13 +25,13 @@ def run(
     if name is None:
         _list_topics(as_json=as_json)
         return
-    from rankscope.constructions.topic import written
-    from rankscope.experiments.topics.catalogue import find_topic
+    from rankscope.constructions.topic import format_value
+    from rankscope.experiments.catalogue import find_topic
 
     topic = find_topic(name)
     with console.working(f"running {name}"):
-        shown = topic.run()
-    numbers = {**shown.numbers, **shown.measured}
+        result = topic.run()
+    numbers = {**result.numbers, **result.measured}
     if as_json:
         console.print_json(
             {
@@ -40,8 +40,8 @@ def run(
                 "statement": topic.statement,
                 "reference": topic.reference.to_dict(),
                 "numbers": numbers,
-                "measured": list(shown.measured),
-                "pictures": {key: str(path) for key, path in topic.draw(shown, output).items()},
+                "measured": list(result.measured),
+                "pictures": {key: str(path) for key, path in topic.draw(result, output).items()},
             }
         )
         return
@@ -50,21 +50,22 @@ def run(
     if topic.reference.assumptions:
         print(f"Assumes: {'; '.join(topic.reference.assumptions)}")
     print()
-    console.print_columns([(key, written(value)) for key, value in numbers.items()])
+    console.print_columns([(key, format_value(value)) for key, value in numbers.items()])
     print()
-    for path in topic.draw(shown, output).values():
+    for path in topic.draw(result, output).values():
         print(path)
 
 
 def _list_topics(*, as_json: bool) -> None:
-    from rankscope.experiments.topics.catalogue import GROUPS
+    from rankscope.experiments.catalogue import TOPIC_GROUPS
 
     if as_json:
         groups = {
-            group: {topic.name: topic.title for topic in topics} for group, topics in GROUPS.items()
+            group: {topic.name: topic.title for topic in topics}
+            for group, topics in TOPIC_GROUPS.items()
         }
         console.print_json({"topics": groups})
         return
-    for number, (group, topics) in enumerate(GROUPS.items()):
+    for number, (group, topics) in enumerate(TOPIC_GROUPS.items()):
         print(f"\n{group}" if number else group)
         console.print_columns([(f"  {topic.name}", topic.title) for topic in topics])

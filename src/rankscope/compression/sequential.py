@@ -25,8 +25,7 @@ from rankscope.modes import inference
 from rankscope.progress import Progress, Report, ignore
 from rankscope.resumable import ResumableFolder
 from rankscope.training.batches import Batch, TensorData
-from rankscope.training.clock import working_seconds
-from rankscope.training.history import History
+from rankscope.training.history import History, working_seconds
 from rankscope.training.loop import Loss, fit
 from rankscope.training.recipe import Recipe
 

@@ -31,8 +31,8 @@ def gelu_minimum() -> GeluMinimum:
     to 1. Hence there is one zero, between -√2 and 0.
 
     Example:
-        >>> found = gelu_minimum()
-        >>> -0.7518 < found.low < found.high < -0.7517, found.high - found.low < 1e-11
+        >>> least = gelu_minimum()
+        >>> -0.7518 < least.low < least.high < -0.7517, least.high - least.low < 1e-11
         (True, True)
     """
     low, high = -GELU_STEEPEST, 0.0

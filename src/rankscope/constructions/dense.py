@@ -1,7 +1,7 @@
-"""Networks of dense layers with ReLU between them, read as matrices and built from them."""
+"""Networks of dense layers with ReLU between them, and the boxes of inputs they are studied on."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from rankscope.errors import ConstructionError
+
+# Networks of dense layers with ReLU between them, read as matrices and built from them.
+
 
 Reals = NDArray[numpy.float64]
 # Object arrays of Fraction: a float is a fraction, so these compute without rounding.
@@ -123,11 +126,11 @@ def require_shape(who: str, layers: Sequence[DenseLayer], *, inputs: int, output
     Raises:
         ConstructionError: if the sizes differ.
     """
-    found = layers[0].weight.shape[1], layers[-1].weight.shape[0]
-    if found != (inputs, outputs):
+    result = layers[0].weight.shape[1], layers[-1].weight.shape[0]
+    if result != (inputs, outputs):
         raise ConstructionError(
             f"{who} needs a network from R^{inputs} to R^{outputs}, "
-            f"got one from R^{found[0]} to R^{found[1]}."
+            f"got one from R^{result[0]} to R^{result[1]}."
         )
 
 
@@ -144,3 +147,82 @@ def require_finite(who: str, **numbers: Reals | float) -> None:
             raise ConstructionError(
                 f"{who}: {name} must be finite, got {flat[bad[0]]} at position {bad[0]}."
             )
+
+
+# Boxes in d dimensions, and points in them.
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The points between `low` and `high`, coordinate by coordinate.
+
+    Example:
+        >>> Box.of([0.0, -1.0], [1.0, 1.0]).points(2).tolist()
+        [[0.0, -1.0], [0.0, 1.0], [1.0, -1.0], [1.0, 1.0]]
+
+    Raises:
+        ConstructionError: if an end is not finite or the box is empty.
+    """
+
+    low: Reals
+    high: Reals
+
+    def __post_init__(self) -> None:
+        require_finite("Box", low=self.low, high=self.high)
+        if self.low.shape != self.high.shape or self.low.ndim != 1:
+            raise ConstructionError(
+                f"Box: low and high must be vectors of one length, got shapes {self.low.shape} "
+                f"and {self.high.shape}."
+            )
+        wrong = numpy.flatnonzero(self.low >= self.high)
+        if len(wrong):
+            place = int(wrong[0])
+            raise ConstructionError(
+                f"Box: coordinate {place} goes from {self.low[place]} to {self.high[place]}; "
+                "a box must go upwards."
+            )
+
+    @classmethod
+    def of(cls, low: Sequence[float], high: Sequence[float]) -> "Box":
+        """The box of plain numbers."""
+        return cls(numpy.array(low, float), numpy.array(high, float))
+
+    @classmethod
+    def unit(cls, num_inputs: int) -> "Box":
+        """All coordinates between zero and one."""
+        return cls(numpy.zeros(num_inputs), numpy.ones(num_inputs))
+
+    @property
+    def num_inputs(self) -> int:
+        """The dimension d."""
+        return len(self.low)
+
+    def lowest(self, layer: DenseLayer) -> Reals:
+        """The least value of each output of an affine map on the box."""
+        return numpy.asarray(
+            numpy.minimum(layer.weight * self.low, layer.weight * self.high).sum(axis=1)
+            + layer.bias
+        )
+
+    def points(self, per_side: int) -> Reals:
+        """A grid that includes the corners."""
+        sides = [
+            numpy.linspace(low, high, per_side)
+            for low, high in zip(self.low, self.high, strict=True)
+        ]
+        return numpy.stack(numpy.meshgrid(*sides, indexing="ij"), axis=-1).reshape(
+            -1, self.num_inputs
+        )
+
+    def diagonal(self, count: int) -> Reals:
+        """Points from the lowest corner to the highest."""
+        return numpy.linspace(self.low, self.high, count)
+
+    def cell_centres(self, grid: tuple[int, ...], chunk: int) -> Iterator[Reals]:
+        """Centres of the cells of a grid, at most `chunk` at a time."""
+        sides = (self.high - self.low) / numpy.array(grid)
+        total = int(numpy.prod(grid))
+        for start in range(0, total, chunk):
+            numbers = numpy.arange(start, min(start + chunk, total))
+            places = numpy.stack(numpy.unravel_index(numbers, grid), axis=-1)
+            yield self.low + (places + 0.5) * sides

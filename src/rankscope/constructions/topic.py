@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.files import make_folder
-from rankscope.theorem import Theorem
+from rankscope.theorem import Status, Theorem
 
 Value = bool | int | float | str | list[int] | list[float]
 # Writes a picture to the path it is given; the ending chooses the format.
 Picture = Callable[[Path], object]
 
 
-def written(value: Value) -> str:
+def format_value(value: Value) -> str:
     """A value in words and four digits, the same on every machine.
 
     Example:
-        >>> written(True), written(31460), written(0.123456), written([1, 2.5])
+        >>> format_value(True), format_value(31460), format_value(0.123456), format_value([1, 2.5])
         ('yes', '31,460', '0.1235', '1, 2.5')
     """
     if isinstance(value, bool):
@@ -26,12 +26,12 @@ def written(value: Value) -> str:
     if isinstance(value, float):
         # No minus before a zero, whose sign is rounding.
         return f"{value:.4g}" if value else "0"
-    return value if isinstance(value, str) else ", ".join(map(written, value))
+    return value if isinstance(value, str) else ", ".join(map(format_value, value))
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What the run of a topic found.
+class TopicResult:
+    """Numbers and pictures of one run of a topic.
 
     Args:
         numbers: the same on every machine, but for rounding.
@@ -60,9 +60,9 @@ class Topic:
     title: str
     statement: str
     reference: Theorem
-    run: Callable[[], Shown]
+    run: Callable[[], TopicResult]
 
-    def draw(self, shown: Shown, folder: Path, *, ending: str = ".svg") -> dict[str, Path]:
+    def draw(self, result: TopicResult, folder: Path, *, ending: str = ".svg") -> dict[str, Path]:
         """Write the pictures of a run into a folder, under the topic's name and their own.
 
         The folder is made if it is not there.
@@ -71,7 +71,23 @@ class Topic:
             OutputError: if the folder or a file cannot be written, or the ending is unknown.
         """
         make_folder(folder)
-        paths = {name: folder / f"{self.name}-{name}{ending}" for name in shown.pictures}
+        paths = {name: folder / f"{self.name}-{name}{ending}" for name in result.pictures}
         for name, path in paths.items():
-            shown.pictures[name](path)
+            result.pictures[name](path)
         return paths
+
+
+# The lecture that most topics come from.
+
+
+LECTURE = "Diehl (2023), Building blocks of modern machine learning"
+
+
+def in_lecture(label: str, *assumptions: str) -> Theorem:
+    """A statement of the lecture whose proof is there, or is one line."""
+    return Theorem(LECTURE, label, None, assumptions)
+
+
+def recalled(citation: str, label: str, arxiv: str | None, *assumptions: str) -> Theorem:
+    """A statement of a paper, as recalled."""
+    return Theorem(citation, label, arxiv, assumptions, Status.RECALLED)

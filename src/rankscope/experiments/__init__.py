@@ -1,40 +1,9 @@
-"""The sources' experiments, each a table that anyone can compute again.
+"""Experiments: tables that anyone can compute again, each loaded by its name.
 
-Names are imported when they are first used: torch takes its time to load.
+Importing this package does not load torch; `find_experiment` does.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from rankscope.experiments.catalogue import EXPERIMENTS, TOPICS, find_experiment, find_topic
+from rankscope.experiments.experiment import Entry, Experiment
 
-if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
-    from rankscope.experiments.catalogue import EXPERIMENTS as EXPERIMENTS
-    from rankscope.experiments.experiment import Entry as Entry
-    from rankscope.experiments.experiment import Experiment as Experiment
-    from rankscope.experiments.experiment import Workplace as Workplace
-    from rankscope.experiments.outcome import Outcome as Outcome
-    from rankscope.experiments.outcome import read_outcome as read_outcome
-    from rankscope.experiments.running import RunOptions as RunOptions
-    from rankscope.experiments.running import run_experiment as run_experiment
-
-_HOMES = {
-    "EXPERIMENTS": "catalogue",
-    "Entry": "experiment",
-    "Experiment": "experiment",
-    "Outcome": "outcome",
-    "RunOptions": "running",
-    "Workplace": "experiment",
-    "read_outcome": "outcome",
-    "run_experiment": "running",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'rankscope.experiments' has no attribute {name!r}")
-    return getattr(import_module(f"rankscope.experiments.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__ = ["EXPERIMENTS", "TOPICS", "Entry", "Experiment", "find_experiment", "find_topic"]

@@ -16,13 +16,14 @@ from rankscope.architectures.sequence_models.attention_forms import (
 )
 from rankscope.architectures.sequence_models.pixel_model import PixelInput
 from rankscope.architectures.sequence_models.shape import TransformerShape
-from rankscope.experiments.dot_figure import DotFigure
-from rankscope.experiments.experiment import Experiment, Row, Workplace
-from rankscope.experiments.sequence_entry import SequenceEntry, Steps
-from rankscope.experiments.sequence_tasks import (
+from rankscope.experiments.experiment import Experiment, Row, RunContext
+from rankscope.experiments.figures import DotFigure
+from rankscope.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
+    SequenceEntry,
     SequenceTask,
+    Steps,
     TranslationTask,
 )
 
@@ -36,8 +37,8 @@ FORMS: Mapping[str, AttentionForm] = {
     "cp-r-h": CPForm(HEADS),
     "softmax-free": SoftmaxFree(HEADS, HEAD_SIZE),
 }
-# Of seed 004: perplexity on PTB, BLEU on WMT16, bits per dimension on CIFAR-10. It has no row for
-# the tunable core, which came with the published paper.
+# Published by Huang (2021): perplexity on PTB, BLEU on WMT16, bits per dimension on CIFAR-10. It
+# has no row for the tunable core, which came with Liu, Su & Huang (2022).
 PUBLISHED: Mapping[str, Mapping[str, float]] = {
     "language": {"multi-head": 52.7, "cp-r-dh": 51.9, "cp-r-h": 55.4},
     "translation": {"multi-head": 27.1, "cp-r-dh": 28.4, "cp-r-h": 26.3},
@@ -55,13 +56,13 @@ class FormEntry(SequenceEntry):
 
     published: float | None = None
 
-    def run(self, place: Workplace) -> Row:
-        """As any sequence model."""
-        row = super().run(place)
+    def run(self, context: RunContext) -> Row:
+        """Run as any sequence model; add the size of an attention and the published score."""
+        row = super().run(context)
         return {"weights of an attention": self._weights(), **row, "source": self.published}
 
     def _weights(self) -> int:
-        """Of the matrices of one attention, its core among them."""
+        """Parameters of the matrices of one attention, its core among them."""
         layer = self.shape.attention.build(self.shape.width)
         return sum(weight.numel() for weight in layer.parameters() if weight.dim() == 2)
 

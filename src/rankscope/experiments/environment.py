@@ -52,14 +52,14 @@ def merged(environments: Sequence[Environment]) -> Environment:
         >>> merged([{"threads": 1, "commit": "a"}, {"threads": 1, "commit": "b"}])
         {'threads': 1, 'commit': ['a', 'b']}
     """
-    found: Environment = {}
+    results: Environment = {}
     for name in dict.fromkeys(name for one in environments for name in one):
         values: list[object] = []
         for one in environments:
             if name in one and one[name] not in values:
                 values.append(one[name])
-        found[name] = values[0] if len(values) == 1 else values
-    return found
+        results[name] = values[0] if len(values) == 1 else values
+    return results
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

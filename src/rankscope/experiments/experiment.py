@@ -1,7 +1,7 @@
 """What an experiment is: a table whose rows are computed one by one, each for itself.
 
 An `Entry` computes one row. Entries know nothing of each other, so that a run can be stopped, gone
-on with, or spread over machines; what they are given is a `Workplace`.
+on with, or spread over machines; what they are given is a `RunContext`.
 
     @dataclass(frozen=True)
     class Shallow(Entry):
@@ -12,7 +12,7 @@ on with, or spread over machines; what they are given is a `Workplace`.
         def name(self) -> str:          # without the seed
             return f"width-{self.width}"
 
-        def run(self, place: Workplace) -> Row:
+        def run(self, context: RunContext) -> Row:
             ...                         # fit(..., folder=place.folder)
             return {"width": self.width, "accuracy": 97.1, "losses": [2.3, 0.4]}
 
@@ -38,7 +38,7 @@ _QUICK_SEEDS = 2
 
 
 @dataclass(frozen=True)
-class Workplace:
+class RunContext:
     """What an entry is given to work with.
 
     Args:
@@ -66,10 +66,10 @@ class Entry(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Of the row, and of its file: letters, digits, dots and hyphens."""
+        """Name of the row and of its file: letters, digits, dots and hyphens."""
 
     @abstractmethod
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Compute the row; called again after an interruption, it goes on."""
 
 
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the file of its row."""
+        """Name of the file of its row."""
         return self.entry.name if self.seed is None else f"{self.entry.name}-seed{self.seed}"
 
 

@@ -4,29 +4,147 @@ The models are those of `depth-width` and `head-bottleneck`; beside them are pre
 losses are on other texts and enter no correlation.
 """
 
+import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from safetensors import safe_open
+from torch import Tensor, nn
 
+from rankscope.architectures.models.catalogue import build_trained
+from rankscope.architectures.models.encoder import mean_of_tokens
+from rankscope.architectures.models.published_weights import find_data, find_weights
 from rankscope.architectures.models.weight_files import load_weights, read_weights
+from rankscope.architectures.models.wordpiece import WordPieces
+from rankscope.architectures.sequence_models.llama import read_llama2c
+from rankscope.auditing.embedded import embedded_model
+from rankscope.errors import ExperimentError
+from rankscope.experiments.bottlenecks import HEAD_BOTTLENECK
 from rankscope.experiments.depth_width import DEPTH_WIDTH
-from rankscope.experiments.experiment import KEPT, Entry, Experiment, Row, Run, Workplace
-from rankscope.experiments.head_bottleneck import HEAD_BOTTLENECK
-from rankscope.experiments.line_figure import LineFigure
-from rankscope.experiments.partial_correlation import partial_correlation
-from rankscope.experiments.pretrained_spectra import PretrainedEntry
-from rankscope.experiments.sequence_entry import IDENTITY, WEIGHTS, SequenceEntry
-from rankscope.experiments.sequence_tasks import CharacterTask
-from rankscope.experiments.trained_spectrum import (
+from rankscope.experiments.experiment import KEPT, Entry, Experiment, Row, Run, RunContext
+from rankscope.experiments.figures import LineFigure
+from rankscope.experiments.sequence_models import (
     DEFAULT_SPECTRUM,
+    IDENTITY,
+    WEIGHTS,
+    CharacterTask,
+    Outputs,
+    SequenceEntry,
     SpectrumSettings,
+    evenly,
     last_logits,
     spectrum_row,
 )
+from rankscope.experiments.table import partial_correlation
+from rankscope.training.text_data import mean_loss, read_scored_pairs, windows
+
+# Spectra of pretrained models on texts of their own.
+
+
+_LENGTH = 32  # of contexts
+_PIECES = 16  # of MiniLM's
+_BEGIN = 1  # what every story of stories260k begins with
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A model with contexts.
+
+    Args:
+        model: in inference mode.
+        outputs: of contexts.
+        contexts: (count, tokens).
+        loss: in nats for each token, on a text of its own; None if it is no language model.
+    """
+
+    model: nn.Module
+    outputs: Outputs
+    contexts: Tensor
+    loss: float | None
+
+
+@dataclass(frozen=True)
+class PretrainedEntry(Entry):
+    """Measure a pretrained model.
+
+    Args:
+        model: "transformer" (which comes with the package), "stories260k" or "minilm".
+        settings: of the measurement.
+
+    Raises:
+        ExperimentError: if there is no such model.
+    """
+
+    model: str
+    settings: SpectrumSettings = DEFAULT_SPECTRUM
+
+    def __post_init__(self) -> None:
+        if self.model not in _LOADERS:
+            raise ExperimentError(
+                f"PretrainedEntry: there is no model {self.model!r}; choose one of "
+                f"{', '.join(_LOADERS)}."
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return f"pretrained-{self.model}"
+
+    def run(self, context: RunContext) -> Row:
+        """Loss, entropy, epsilon rank and spectrum."""
+        result = _LOADERS[self.model](context.data, self.settings.num_inputs)
+        return {
+            "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
+            "loss on its own text": result.loss,
+            **spectrum_row(result.outputs, result.contexts, self.settings),
+        }
+
+
+def _transformer(data: Path | None, count: int) -> Pretrained:
+    del data  # it comes with the package
+    model = build_trained("transformer")
+    folder = embedded_model("transformer")
+    numbers = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    text = (folder / "held_out.txt").read_text(encoding="utf-8")
+    tokens = torch.tensor([numbers[character] for character in text])
+    contexts = evenly(tokens, count, _LENGTH)
+    return Pretrained(model, last_logits(model), contexts, mean_loss(model, windows(tokens, 64)))
+
+
+def _stories(data: Path | None, count: int) -> Pretrained:
+    source = "take stories260K.bin of huggingface.co/karpathy/tinyllamas, folder stories260K (MIT)"
+    model = read_llama2c(find_data("stories260k/stories260K.bin", data, source=source))
+    written = model.write(count, _LENGTH + 1, begin=_BEGIN, seed=0)
+    with torch.no_grad():
+        logits = model(written[:, :-1])
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), written[:, 1:].flatten())
+    return Pretrained(model, last_logits(model), written[:, :-1], float(loss))
+
+
+def _minilm(data: Path | None, count: int) -> Pretrained:
+    model = build_trained("minilm", data=data)
+    tokenize = WordPieces(find_weights("minilm", data).parent / "tokenizer.json")
+    source = "take the STS benchmark (CC BY-SA 4.0) as comma-separated sentences and scores"
+    pairs = read_scored_pairs(find_data("stsb_en/stsb-en-test.csv", data, source=source))
+    tokens = tokenize([sentence for sentence, _, _ in pairs])
+    long_enough = tokens[(tokens != 0).sum(1) >= _PIECES][:, :_PIECES]
+
+    def outputs(numbers: Tensor) -> Tensor:
+        return mean_of_tokens(model(numbers), numbers)
+
+    return Pretrained(model, outputs, long_enough[:count], None)
+
+
+_LOADERS: dict[str, Callable[[Path | None, int], Pretrained]] = {
+    "transformer": _transformer,
+    "stories260k": _stories,
+    "minilm": _minilm,
+}
+
 
 MAX_TOKENS = 32  # of the contexts that are split
 _MEASURES = ("entanglement entropy", "epsilon rank")
@@ -54,23 +172,23 @@ class RankEntry(Entry):
 
     @property
     def name(self) -> str:
-        """Of the experiment and the entry."""
+        """The names of the experiment and the entry."""
         return f"{self.source}-{self.entry.name}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Sizes, loss, entropy, epsilon rank and spectrum."""
         entry = replace(self.entry, seed=self.seed)
         assert isinstance(entry.task, CharacterTask), "the experiments named above have no other"
-        task = entry.task.load(place.data)
+        task = entry.task.load(context.data)
         model = entry.fresh(task)
-        weights = self._kept(entry, place)
+        weights = self._kept(entry, context)
         if weights is None:
-            entry.train(model, task, place)
+            entry.train(model, task, context)
         else:
             load_weights(model, read_weights(weights), who=str(weights))
         model.eval()
         contexts = entry.task.contexts(
-            place.data, count=self.settings.num_inputs, length=min(MAX_TOKENS, entry.task.length)
+            context.data, count=self.settings.num_inputs, length=min(MAX_TOKENS, entry.task.length)
         )
         return {
             **entry.sizes(model),
@@ -78,10 +196,10 @@ class RankEntry(Entry):
             **spectrum_row(last_logits(model), contexts, self.settings),
         }
 
-    def _kept(self, entry: SequenceEntry, place: Workplace) -> Path | None:
+    def _kept(self, entry: SequenceEntry, context: RunContext) -> Path | None:
         """The weights that the other experiment kept, if they are of this entry."""
         run = Run(entry, entry.seed).name
-        path = place.folder.parents[2] / self.source / KEPT / run / WEIGHTS
+        path = context.folder.parents[2] / self.source / KEPT / run / WEIGHTS
         if not path.is_file():
             return None
         with safe_open(path, framework="pt") as file:
@@ -99,7 +217,7 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
         return []
     column = {name: [row[name] for row in settings] for name in settings[0]}
     sizes = [[math.log(value) for value in column[name]] for name in ("in blocks", "depth")]
-    found: list[Row] = []
+    results: list[Row] = []
     for measure in _MEASURES:
         for name, controls in (
             ("nothing", []),
@@ -107,7 +225,7 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
             ("parameters in blocks, depth", sizes),
         ):
             answer = partial_correlation(column[measure], column[_LOSS], controls)
-            found.append(
+            results.append(
                 {
                     "measure": measure,
                     "controlled for": name,
@@ -117,18 +235,18 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
                     "settings": answer.count,
                 }
             )
-    return found
+    return results
 
 
 def _means(rows: Sequence[Row]) -> Sequence[Mapping[str, float]]:
-    found = []
+    results = []
     for setting in dict.fromkeys(str(row["setting"]) for row in rows):
         own = [row for row in rows if row["setting"] == setting]
         names = [name for name, value in own[0].items() if isinstance(value, int | float)]
-        found.append(
+        results.append(
             {name: statistics.fmean(float(str(row[name])) for row in own) for name in names}
         )
-    return found
+    return results
 
 
 def _entries(experiment: Experiment, *, quick: bool = False) -> tuple[RankEntry, ...]:

@@ -1,17 +1,235 @@
-"""Run the entries of an experiment, each once, here or on many machines."""
+"""Run an experiment, here or on many machines, and say what its folder holds.
 
+An `Outcome` is a table, `results.json`, and a figure once every row is computed. `results.json`
+holds everything: the rows, how they were asked for, and what each was computed with. A folder with
+nothing else is read and continued like any other, so that only it, the table and the figure are
+kept in docs/results.
+"""
+
+import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope.diagrams.pictures.figure_file import write_figure
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Experiment, Row, Run, Workplace
-from rankscope.experiments.outcome import Outcome, read_outcome, write_outcome
-from rankscope.experiments.results import Manifest, ResultsFolder, read_finished
+from rankscope.experiments.catalogue import find_experiment
+from rankscope.experiments.environment import Environment, merged
+from rankscope.experiments.experiment import Experiment, Row, Run, RunContext
+from rankscope.experiments.results import (
+    MANIFEST,
+    Finished,
+    Manifest,
+    ResultsFolder,
+    read_finished,
+    read_manifest,
+)
+from rankscope.experiments.table import Table, table_of
+from rankscope.files import write_atomically
 from rankscope.progress import Progress, Report, ignore
-from rankscope.training.clock import working_seconds
+from rankscope.resumable import ResumableFolder
+from rankscope.training.history import working_seconds
 from rankscope.workers import Workers
+
+TABLE, RESULTS, FIGURE = "table.md", "results.json", "figure.svg"
+_WHOSE = ("entry", "setting", "seed")  # the columns of `Finished.full_row` besides its row
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that is finished in a folder.
+
+    Args:
+        experiment: whose folder it is.
+        manifest: how it is run there.
+        finished: rows, in the order of the experiment.
+        num_runs: how many rows there will be.
+    """
+
+    experiment: Experiment
+    manifest: Manifest
+    finished: tuple[Finished, ...]
+    num_runs: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row is finished."""
+        return len(self.finished) == self.num_runs
+
+    @property
+    def rows(self) -> list[Row]:
+        """The row of every run, with its "entry", "setting" and "seed"."""
+        return [finished.full_row for finished in self.finished]
+
+    @property
+    def environment(self) -> Environment:
+        """What the rows were computed with; lists where they differ."""
+        return merged([finished.environment for finished in self.finished])
+
+    @property
+    def seconds(self) -> float:
+        """Working seconds of all rows together."""
+        return sum(finished.seconds for finished in self.finished)
+
+    @property
+    def table(self) -> Table:
+        """A line for each setting."""
+        return table_of(self.experiment.title, self.rows)
+
+    @property
+    def summary(self) -> Table | None:
+        """What follows from the rows, once they are complete."""
+        rows = self._summary_rows()
+        return None if rows is None else table_of("What follows", rows)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {
+            "experiment": self.experiment.name,
+            "title": self.experiment.title,
+            "quick": self.manifest.quick,
+            "protocol": self.experiment.protocol,
+            "rows": self.rows,
+            "summary": list(self._summary_rows() or ()),
+            "unfinished": self.num_runs - len(self.finished),
+            "environment": self.environment,
+            "seconds": self.seconds,
+            "seconds_allowed": self.manifest.seconds,
+            "seeds": self.manifest.seeds,
+            **_computed_with(self.finished),
+        }
+
+    def _summary_rows(self) -> Sequence[Row] | None:
+        if self.experiment.summary is None or not self.is_complete:
+            return None
+        return self.experiment.summary(self.rows)
+
+
+def _computed_with(finished: Sequence[Finished]) -> dict[str, object]:
+    """Seconds of each row, and the number of its environment in the list of different ones."""
+    environments: list[Environment] = []
+    for row in finished:
+        if row.environment not in environments:
+            environments.append(row.environment)
+    runs = [
+        {
+            "entry": row.run,
+            "seconds": row.seconds,
+            "environment": environments.index(row.environment),
+        }
+        for row in finished
+    ]
+    return {"runs": runs, "environments": environments}
+
+
+def is_results_folder(folder: Path) -> bool:
+    """Whether a folder holds results of an experiment, finished or not."""
+    return (folder / MANIFEST).is_file() or (folder / RESULTS).is_file()
+
+
+def read_outcome(folder: Path, experiment: Experiment | None = None) -> Outcome:
+    """What is finished in a folder.
+
+    Args:
+        folder: that a run wrote, or one with nothing but its `results.json`.
+        experiment: whose folder it has to be; None for the one that the folder names.
+
+    Raises:
+        ExperimentError: if the folder is of another experiment, or a file is damaged.
+    """
+    is_packed = not (folder / MANIFEST).is_file() and (folder / RESULTS).is_file()
+    packed = _read_packed(folder / RESULTS) if is_packed else None
+    manifest = read_manifest(folder) if packed is None else packed[0]
+    if experiment is None:
+        experiment = find_experiment(manifest.experiment)
+    if manifest.experiment != experiment.name:
+        raise ExperimentError(
+            f"{str(folder)!r} is the folder of {manifest.experiment}, not of {experiment.name}."
+        )
+    runs = experiment.runs(quick=manifest.quick, seeds=manifest.seeds)
+    if packed is None:
+        rows = [read_finished(folder, run.name) for run in runs]
+    else:
+        rows = [packed[1].get(run.name) for run in runs]
+    finished = tuple(row for row in rows if row is not None)
+    return Outcome(experiment, manifest, finished, len(runs))
+
+
+def _read_packed(path: Path) -> tuple[Manifest, dict[str, Finished]]:
+    """How the rows of a `results.json` were asked for, and the rows by the names of their runs."""
+    try:
+        document = json.loads(path.read_bytes())
+        seeds = document["seeds"]
+        manifest = Manifest(
+            str(document["experiment"]),
+            float(document["seconds_allowed"]),
+            quick=bool(document["quick"]),
+            seeds=None if seeds is None else int(seeds),
+        )
+        finished = {
+            run["entry"]: Finished(
+                run["entry"],
+                row["setting"],
+                row["seed"],
+                {name: value for name, value in row.items() if name not in _WHOSE},
+                float(run["seconds"]),
+                document["environments"][run["environment"]],
+            )
+            for row, run in zip(document["rows"], document["runs"], strict=True)
+        }
+    except (OSError, ValueError, RecursionError, LookupError, TypeError) as error:
+        raise ExperimentError(
+            f"{path} cannot be read as results: {error!r}. Compute them again in another folder."
+        ) from error
+    return manifest, finished
+
+
+def _unpack(experiment: Experiment, folder: Path) -> None:
+    """Write the files that a run continues from, where only `results.json` is left of them."""
+    if (folder / MANIFEST).is_file() or not (folder / RESULTS).is_file():
+        return
+    outcome = read_outcome(folder, experiment)
+    ResultsFolder(folder, outcome.manifest)
+    for row in outcome.finished:
+        document = {
+            "entry": row.run,
+            "setting": row.setting,
+            "seed": row.seed,
+            "row": row.row,
+            "seconds": row.seconds,
+            "environment": row.environment,
+        }
+        text = json.dumps(document, indent=1, allow_nan=False)
+        write_atomically(folder / "entries" / f"{row.run}.json", text.encode())
+
+
+def write_outcome(outcome: Outcome, folder: Path) -> None:
+    """Write `table.md`, `results.json`, and `figure.svg` if there is one and all rows are there.
+
+    Raises:
+        MissingExtraError: if a figure cannot be drawn without matplotlib.
+    """
+    # Alone: what a killed process left of these files is removed by the next one.
+    with ResumableFolder(folder, {}, what="experiment", waits=True):
+        _write_outcome(outcome, folder)
+
+
+def _write_outcome(outcome: Outcome, folder: Path) -> None:
+    text = outcome.table.to_markdown()
+    if outcome.summary is not None:
+        text += f"\n{outcome.summary.to_markdown()}"
+    write_atomically(folder / TABLE, text.encode())
+    document = json.dumps(outcome.to_dict(), indent=1, allow_nan=False)
+    write_atomically(folder / RESULTS, document.encode())
+    figure = outcome.experiment.figure
+    if figure is not None and outcome.is_complete:
+        what = f"the figure of {outcome.experiment.name}"
+        write_figure(folder / FIGURE, lambda: figure(outcome.rows), what=what)
+
+
+# Run the entries of an experiment, each once, here or on many machines.
+
 
 ONE_BY_ONE = Workers("sequential")
 QUICK_SECONDS = 90.0  # for all quick entries together
@@ -78,6 +296,7 @@ def run_experiment(
     seconds = options.seconds or _usual_seconds(experiment, quick=options.quick)
     seeds = max((run.seed + 1 for run in runs if run.seed is not None), default=None)
     manifest = Manifest(experiment.name, seconds, quick=options.quick, seeds=seeds)
+    _unpack(experiment, folder)
     results = ResultsFolder(folder, manifest)
     for run in chosen:
         if results.is_finished(run):
@@ -98,7 +317,7 @@ def run_experiment(
             report(Progress("rows", count, len(tasks)))
             if on_row is not None:
                 on_row(tasks[number].run.name, row)
-    outcome = read_outcome(experiment, folder)
+    outcome = read_outcome(folder, experiment)
     write_outcome(outcome, folder)
     return outcome
 
@@ -122,8 +341,8 @@ def _computed(task: _Task, report: Report = ignore) -> Row:
             shutil.rmtree(work.path)
             return earlier.row
         began = working_seconds()
-        place = Workplace(work.path, task.data, task.seconds, _titled(report, task.title))
-        row = task.run.entry.run(place)
+        context = RunContext(work.path, task.data, task.seconds, _titled(report, task.title))
+        row = task.run.entry.run(context)
         task.results.finish(task.run, row, working_seconds() - began)
     return row
 

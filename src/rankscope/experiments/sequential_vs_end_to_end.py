@@ -10,12 +10,19 @@ Reference:
 
 from dataclasses import dataclass, replace
 
-from rankscope.experiments.comparison import compare
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
-from rankscope.experiments.line_figure import LineFigure
-from rankscope.experiments.repairing import SOURCE_RECIPE, Protocol, repair
-from rankscope.experiments.subject import DIGITS, RESNET32, Subject, score
-from rankscope.experiments.uniform_compression import compress_uniformly
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.experiments.figures import LineFigure
+from rankscope.experiments.image_compression import (
+    DIGITS,
+    RESNET32,
+    SOURCE_RECIPE,
+    CompressionWorkload,
+    Protocol,
+    compare,
+    compress_uniformly,
+    repair,
+    score,
+)
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.progress import Progress
 from rankscope.training.recipe import Recipe
@@ -29,7 +36,7 @@ class SamplesEntry(Entry):
     """One cell: a format, a protocol, and how many samples are processed.
 
     Args:
-        subject: what is compressed, to a tenth of its convolutions' parameters.
+        workload: what is compressed, to a tenth of its convolutions' parameters.
         format: name of the format.
         protocol: how it is repaired.
         samples: to be processed, in all stages together.
@@ -37,7 +44,7 @@ class SamplesEntry(Entry):
         seed: of the decompositions.
     """
 
-    subject: Subject
+    workload: CompressionWorkload
     format: str
     protocol: Protocol
     samples: int
@@ -49,35 +56,35 @@ class SamplesEntry(Entry):
         """Format, protocol and samples."""
         return f"{self.format}-{self.protocol}-{self.samples}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Accuracy before and after."""
-        place.report(Progress("decomposing", 0, 1))
-        reference, data = self.subject.build(place.data), self.subject.load(place.data)
+        context.report(Progress("decomposing", 0, 1))
+        reference, data = self.workload.build(context.data), self.workload.load(context.data)
         compressed = compress_uniformly(
-            self.subject, reference, FORMATS[self.format], KEEP, seed=self.seed
+            self.workload, reference, FORMATS[self.format], KEEP, seed=self.seed
         )
         before = score(compressed, data.test)
         # As many epochs as the samples need: what ends the run is their number.
         epochs = -(-self.samples // len(data.train))
         recipe = replace(
-            self.recipe, epochs=epochs, max_samples=self.samples, max_seconds=place.seconds
+            self.recipe, epochs=epochs, max_samples=self.samples, max_seconds=context.seconds
         )
         networks = (reference, compressed)
-        done = repair(self.protocol, self.subject, networks, data.train, recipe, place)
+        done = repair(self.protocol, self.workload, networks, data.train, recipe, context)
         return {
             "format": self.format,
             "protocol": str(self.protocol),
             "samples": done.samples,
-            "share": compare(self.subject, reference, compressed).share,
+            "share": compare(self.workload, reference, compressed).share,
             "accuracy before": before,
             "accuracy": score(compressed, data.test),
             "seconds": done.seconds,
         }
 
 
-def _cells(subject: Subject, samples: tuple[int, ...]) -> tuple[SamplesEntry, ...]:
+def _cells(workload: CompressionWorkload, samples: tuple[int, ...]) -> tuple[SamplesEntry, ...]:
     return tuple(
-        SamplesEntry(subject, format, protocol, count)
+        SamplesEntry(workload, format, protocol, count)
         for format in FORMATS_COMPARED
         for protocol in Protocol
         for count in samples

@@ -1,13 +1,20 @@
-"""Finished rows as a table for readers: a line for each setting, its seeds as mean and interval."""
+"""Finished rows in statistics: a table with means and intervals, and partial correlations."""
 
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy
+from numpy.typing import NDArray
+from scipy.stats import norm, rankdata
 from scipy.stats import t as student
 
+from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Row, Value
+
+# Finished rows as a table for readers: a line for each setting, its seeds as mean and interval.
+
 
 _PLACES = ("entry", "setting", "seed")
 
@@ -47,7 +54,7 @@ class Interval:
         return f"{self.mean:.4g} ± {self.half_width:.2g}{where}"
 
 
-Shown = dict[str, Value | Interval]
+DisplayedRow = dict[str, Value | Interval]
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Shown, ...]
+    rows: tuple[DisplayedRow, ...]
 
     def cells(self) -> list[list[str]]:
         """The lines as text, a hyphen where one has no value."""
@@ -71,7 +78,7 @@ class Table:
         )
 
     def to_markdown(self) -> str:
-        """As a Markdown table."""
+        """Render as a Markdown table."""
         lines = [self.columns, ["---"] * len(self.columns), *self.cells()]
         body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         return f"# {self.title}\n\n{body}\n"
@@ -83,7 +90,7 @@ def table_of(title: str, rows: Sequence[Row]) -> Table:
     Without seeds, it has a line for each row; else one for each setting.
     """
     if all(row.get("seed") is None for row in rows):
-        lines: list[Shown] = [_without(row, "setting", "seed") for row in rows]
+        lines: list[DisplayedRow] = [_without(row, "setting", "seed") for row in rows]
     else:
         settings = dict.fromkeys(str(row["setting"]) for row in rows)
         lines = [
@@ -97,7 +104,7 @@ def table_of(title: str, rows: Sequence[Row]) -> Table:
     return Table(title, tuple(ordered), tuple(lines))
 
 
-def _without(row: Row, *columns: str) -> Shown:
+def _without(row: Row, *columns: str) -> DisplayedRow:
     return {
         column: value
         for column, value in row.items()
@@ -105,7 +112,7 @@ def _without(row: Row, *columns: str) -> Shown:
     }
 
 
-def _summarized(rows: Sequence[Row]) -> Shown:
+def _summarized(rows: Sequence[Row]) -> DisplayedRow:
     columns = dict.fromkeys(column for row in rows for column in _without(row, *_PLACES))
     seeded = [row for row in rows if row["seed"] is not None]
     return {
@@ -132,3 +139,81 @@ def _text(value: Value | Interval) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# Whether two quantities go together once others are accounted for.
+
+
+Column = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A correlation with a 95 % interval, which takes the points for independent draws.
+
+    Args:
+        value: in -1..1.
+        low: end of the interval.
+        high: other end.
+        count: how many points there are.
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f}, {self.count} points)"
+
+
+def partial_correlation(first: Column, second: Column, controls: Sequence[Column]) -> Correlation:
+    r"""Spearman's correlation of two columns, with what the controls explain taken out of both.
+
+    Every column is replaced by its ranks; the ranks of the controls are fitted to those of the two
+    by least squares, and what is left of both is correlated. The interval is Fisher's,
+
+    .. math:: \tanh\bigl(\operatorname{artanh} r \pm 1.96 / \sqrt{n - k - 3}\bigr)
+
+    with n points and k controls.
+
+    Example:
+        >>> hidden = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+        >>> noise = [0.3, -0.3, 0.3, -0.3, 0.3, -0.3, 0.3, -0.3]
+        >>> both = [a + b for a, b in zip(hidden, noise)]
+        >>> partial_correlation(both, hidden, [])
+        Correlation(value=1.0, low=1.0, high=1.0, count=8)
+
+    Raises:
+        ExperimentError: if columns have different lengths, or there are too few points.
+    """
+    lengths = {len(first), len(second), *map(len, controls)}
+    if len(lengths) > 1:
+        raise ExperimentError(
+            f"partial_correlation: columns must be of one length, got {sorted(lengths)}."
+        )
+    freedom = len(first) - len(controls) - 3
+    if freedom < 1:
+        raise ExperimentError(
+            f"partial_correlation: {len(controls)} controls need at least {len(controls) + 4} "
+            f"points, got {len(first)}."
+        )
+    basis = numpy.stack([numpy.ones(len(first)), *map(rankdata, controls)], axis=1)
+    left, right = (_residual(basis, rankdata(column)) for column in (first, second))
+    scale = math.sqrt(float(left @ left) * float(right @ right))
+    # Nothing is left of a column that the controls explain: it goes with nothing.
+    value = float(left @ right) / scale if scale > 1e-9 else 0.0
+    value = max(-1.0, min(1.0, round(value, 12)))
+    if abs(value) == 1.0:
+        return Correlation(value, value, value, len(first))
+    half = float(norm.ppf(0.975)) / math.sqrt(freedom)
+    centre = math.atanh(value)
+    return Correlation(value, math.tanh(centre - half), math.tanh(centre + half), len(first))
+
+
+def _residual(
+    basis: NDArray[numpy.float64], column: NDArray[numpy.float64]
+) -> NDArray[numpy.float64]:
+    fitted, *_ = numpy.linalg.lstsq(basis, column, rcond=None)
+    left: NDArray[numpy.float64] = column - basis @ fitted
+    return left

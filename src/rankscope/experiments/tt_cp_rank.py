@@ -15,7 +15,7 @@ from rankscope.bounds.tensor_train import alkin_lower_bound, odd_even_upper_boun
 from rankscope.decompositions.fit import CPFit, FitOptions
 from rankscope.decompositions.interval import CPRankOptions, cp_rank
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.progress import Progress
 from rankscope.seeds import seed_of
 from rankscope.separation.exact.modular import rank_modulo
@@ -53,10 +53,10 @@ class TrainRankEntry(Entry):
 
     @property
     def name(self) -> str:
-        """By the order."""
+        """Name the row by the order."""
         return f"order-{self.order}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, context: RunContext) -> Row:
         """Both ends of the interval, the matricization rank and the theorems."""
         tensor = random_train(self.order, self.seed)
         tried: list[CPFit] = []
@@ -65,10 +65,10 @@ class TrainRankEntry(Entry):
             tried.append(fit)
             # How many there will be depends on how they end.
             what = f"searches, now for {fit.num_components} products"
-            place.report(Progress(what, len(tried), len(tried)))
+            context.report(Progress(what, len(tried), len(tried)))
 
         options = CPRankOptions(fit=FitOptions(num_restarts=self.num_restarts))
-        found = cp_rank(tensor, options, report=report)
+        result = cp_rank(tensor, options, report=report)
         is_even = self.order % 2 == 0
         published = alkin_lower_bound(order=self.order, size=SIZE, bond=BOND) if is_even else None
         cut = odd_even_upper_bound(order=self.order, size=SIZE, bond=BOND)
@@ -77,11 +77,11 @@ class TrainRankEntry(Entry):
             "q^(d/2)": None if published is None else published.value,
             "odd-even rank": odd_even_rank(tensor),
             "its minimal cut": cut.value,
-            "CP rank at least": found.lower,
-            "CP rank at most": found.upper,
-            "error of the decomposition": found.upper_fit.relative_error,
+            "CP rank at least": result.lower,
+            "CP rank at most": result.upper,
+            "error of the decomposition": result.upper_fit.relative_error,
             "searches": len(tried),
-            "sizes without success": [float(size) for size in found.failed],
+            "sizes without success": [float(size) for size in result.failed],
         }
 
 

@@ -1,7 +1,7 @@
 """A convolution on a torus falls apart into one small matrix for every frequency."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy
@@ -76,6 +76,29 @@ def frequency_blocks(kernel: Tensor, torus: Torus) -> Iterator[tuple[Tensor, Ten
         # f frequency, a alias, p position, g group, o and i channels.
         blocks = torch.einsum("fap,goip->fgoia", piece, grouped.to(piece.dtype))
         yield blocks.flatten(-2), standing_for
+
+
+def circular_spectrum(
+    kernel: Tensor,
+    torus: Torus,
+    block_values: Callable[[Tensor], Tensor] = torch.linalg.svdvals,
+) -> Tensor:
+    """All singular values of a convolution with circular padding, descending.
+
+    Args:
+        kernel: as for `frequency_blocks`.
+        torus: where it moves.
+        block_values: singular values of a batch of complex128 blocks; a caller who needs less
+            precision may have a faster way.
+
+    Raises:
+        MatrixError: if the groups do not divide the channels.
+    """
+    pieces = [
+        block_values(blocks).flatten(1).repeat_interleave(weights, dim=0).flatten()
+        for blocks, weights in frequency_blocks(kernel, torus)
+    ]
+    return torch.cat(pieces).sort(descending=True).values
 
 
 def _half_of_frequencies(torus: Torus) -> tuple[Tensor, Tensor]:

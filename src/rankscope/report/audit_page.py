@@ -5,6 +5,8 @@ from importlib.metadata import version
 
 from rankscope.auditing.audit import Audit
 from rankscope.auditing.findings import Severity
+from rankscope.auditing.law import parameters_in_blocks
+from rankscope.auditing.plane import place_model, to_svg
 from rankscope.report.filling import asset, embedded_json, fill
 from rankscope.report.findings_list import findings_list
 from rankscope.report.heat_map import heat_map
@@ -12,7 +14,6 @@ from rankscope.report.layer_data import layer_data
 from rankscope.report.layer_diagrams import LayerDiagrams, layer_diagrams
 from rankscope.report.layer_table import layer_table
 from rankscope.report.parameters_bar import parameters_bar
-from rankscope.report.plane import depth_width_plane
 from rankscope.report.style import diagram_colors, page_colors
 from rankscope.report.wording import model_name, model_sentence, spoken_count
 
@@ -21,6 +22,7 @@ WORDS = {
     "advice": ("piece of advice", "pieces of advice"),
     "note": ("note", "notes"),
 }
+PLANE_SIZE = (520.0, 320.0)
 SCRIPTS = ("spectrum.js", "panel.js", "table.js", "page.js")
 
 
@@ -63,8 +65,16 @@ def _summary(audit: Audit) -> str:
 
 
 def _plane(audit: Audit) -> str:
-    figure = "" if audit.configuration is None else depth_width_plane(audit.configuration)
-    return figure and fill(asset("plane.html"), {"figure": figure})
+    if audit.configuration is None:
+        return ""
+    placed = place_model(audit.configuration)
+    if placed is None:
+        return ""
+    size = spoken_count(parameters_in_blocks(audit.configuration))
+    caption = escape(f"With {size} parameters in blocks {placed.caption}")
+    svg = to_svg(placed.plane, PLANE_SIZE, placed.description)
+    figure = f'<figure class="plane">{svg}\n<figcaption>{caption}</figcaption></figure>'
+    return fill(asset("plane.html"), {"figure": figure})
 
 
 def _layers(audit: Audit) -> str:

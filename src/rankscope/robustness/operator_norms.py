@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import SizeError, TooLargeError, UnsupportedModuleError
-from rankscope.layers.frequency_blocks import frequency_blocks
+from rankscope.layers.frequency_blocks import circular_spectrum, frequency_blocks
 from rankscope.robustness.linear_map import as_convolution, as_matrix, linear_part, plain_form
 
 _EPSILON = torch.finfo(torch.float64).eps
@@ -106,11 +106,7 @@ def operator_spectrum(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor
     outputs = _output_shape(module, input_shape)
     entries = math.prod(input_shape) * math.prod(outputs)
     if known.is_circular and known.takes_every_place_once(input_shape, outputs):
-        pieces = [
-            torch.linalg.svdvals(blocks).flatten(1).repeat_interleave(weights, dim=0).flatten()
-            for blocks, weights in frequency_blocks(known.kernel, known.torus(input_shape[1:]))
-        ]
-        return torch.cat(pieces).sort(descending=True).values
+        return circular_spectrum(known.kernel, known.torus(input_shape[1:]))
     if entries > MAX_ENTRIES:
         raise TooLargeError(
             what=f"operator_spectrum on {input_shape}",

@@ -20,9 +20,7 @@ from rankscope.progress import Progress, Report, ignore
 from rankscope.seeds import seed_of
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.checkpoint import Checkpoint, Position, model_state
-from rankscope.training.clock import working_seconds
-from rankscope.training.history import History, Record
-from rankscope.training.precision import FullPrecision
+from rankscope.training.history import History, Record, working_seconds
 from rankscope.training.preparation import (
     Evaluate,
     EveryFewEpochs,
@@ -32,7 +30,7 @@ from rankscope.training.preparation import (
     training_mode,
 )
 from rankscope.training.processes import OneProcess, Processes
-from rankscope.training.recipe import Recipe, Spent
+from rankscope.training.recipe import FullPrecision, Recipe, Spent
 
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints inside an epoch
 ALONE = OneProcess()

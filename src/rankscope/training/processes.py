@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 class Processes(ABC):
-    """Who trains together, seen from one of them."""
+    """The process group, as one rank sees it."""
 
     @property
     @abstractmethod
@@ -132,12 +132,12 @@ class FabricProcesses(Processes):
 
     @property
     def count(self) -> int:
-        """Over all machines."""
+        """Number of processes on all machines."""
         return int(self._fabric.world_size)
 
     @property
     def rank(self) -> int:
-        """Over all machines."""
+        """Rank among the processes of all machines."""
         return int(self._fabric.global_rank)
 
     def prepared(self, model: nn.Module) -> nn.Module:

@@ -3,14 +3,70 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import nn
 
 from rankscope.errors import TrainingError
-from rankscope.training.early_stop import EarlyStop, StopAt
-from rankscope.training.precision import FullPrecision, Precision
+from rankscope.training.history import EarlyStop, StopAt
+
+# Floating-point precision of the forward pass; weights and their updates stay as they are.
+
+
+_UNITS = ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")  # as processors call them
+
+
+class Precision(ABC):
+    """How a forward pass is computed. Subclasses are frozen."""
+
+    @abstractmethod
+    def context(self, device: torch.device) -> AbstractContextManager[object]:
+        """What the loss of a batch is computed in."""
+
+
+@dataclass(frozen=True)
+class FullPrecision(Precision):
+    """The precision of the weights."""
+
+    def context(self, device: torch.device) -> AbstractContextManager[object]:
+        """Nothing special."""
+        return nullcontext()
+
+
+@dataclass(frozen=True)
+class Bfloat16(Precision):
+    """Products in bfloat16, where `torch.autocast` thinks it safe.
+
+    Its exponents are those of float32, so that gradients need no scaling.
+    """
+
+    def context(self, device: torch.device) -> AbstractContextManager[object]:
+        """Autocast of the device.
+
+        Raises:
+            TrainingError: if the device has no units for it: it would be slower and less exact.
+        """
+        if not has_bfloat16_units(device):
+            raise TrainingError(
+                f"Bfloat16: the device {str(device)!r} has no bfloat16 units, so that mixed "
+                f"precision would be slower and less exact than float32. Train with "
+                f"FullPrecision()."
+            )
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def has_bfloat16_units(device: torch.device) -> bool:
+    """Whether a device multiplies bfloat16 numbers by itself."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "cpu":
+        # Older versions of PyTorch cannot tell.
+        capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+        return any(capabilities.get(unit, False) for unit in _UNITS)
+    return False
 
 
 @dataclass(frozen=True)
@@ -107,22 +163,6 @@ class TimedCosine(Schedule):
 
 
 @dataclass(frozen=True)
-class Steps(Schedule):
-    """The rate is multiplied by `multiplier` when each of these epochs (from 0) begins.
-
-    Example:
-        >>> Steps((10, 20), 0.5).factor(Spent(epoch=20, steps=0.7, seconds=0.0))
-        0.25
-    """
-
-    epochs: tuple[int, ...]
-    multiplier: float = 0.1
-
-    def factor(self, spent: Spent) -> float:
-        return float(self.multiplier ** sum(spent.epoch >= epoch for epoch in self.epochs))
-
-
-@dataclass(frozen=True)
 class Recipe:
     """Everything that decides how a run goes, besides the model, the loss and the data.
 
@@ -179,3 +219,43 @@ _LIMITS = ("clip_norm", "max_seconds", "max_samples")
 def _cosine(share: float) -> float:
     # Exact at the middle, where floating point would give 6e-17.
     return math.sin(math.pi * (0.5 - share))
+
+
+# A learning rate that goes up and down in straight lines.
+
+
+# Of the published Lipschitz networks: up over two fifths, down to a twentieth, then to nothing.
+RISE_AND_FALL = ((0.0, 0.0), (0.4, 1.0), (0.8, 0.05), (1.0, 0.0))
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear(Schedule):
+    """Straight lines between given points.
+
+    Args:
+        points: (share of the run, factor), with shares that rise from 0 to 1.
+
+    Example:
+        >>> PiecewiseLinear().factor(Spent(epoch=0, steps=0.2, seconds=0.0))
+        0.5
+
+    Raises:
+        TrainingError: if the shares do not rise from 0 to 1.
+    """
+
+    points: tuple[tuple[float, float], ...] = RISE_AND_FALL
+
+    def __post_init__(self) -> None:
+        shares = [share for share, _ in self.points]
+        rises = all(before < after for before, after in pairwise(shares))
+        if not shares or shares[0] != 0 or shares[-1] != 1 or not rises:
+            raise TrainingError(
+                f"PiecewiseLinear: the shares of a run must rise from 0 to 1, got {shares}."
+            )
+
+    def factor(self, spent: Spent) -> float:
+        """The factor of the step that comes next."""
+        for (before, low), (after, high) in pairwise(self.points):
+            if spent.steps <= after:
+                return low + (high - low) * (spent.steps - before) / (after - before)
+        return self.points[-1][1]

@@ -23,9 +23,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rankscope.errors import DataError
 from rankscope.training.batches import Batch, TensorData
-from rankscope.training.readers.sentence_pairs import read_sentence_pairs
-from rankscope.training.readers.text import Vocabulary
-from rankscope.training.sources import RemoteFile, Source
+from rankscope.training.datasets import RemoteFile, Source
+from rankscope.training.text_data import Vocabulary, read_sentence_pairs
 
 PADDING, UNKNOWN, START, END = SPECIAL = ("<pad>", "<unk>", "<sos>", "<eos>")
 PADDING_NUMBER, UNKNOWN_NUMBER, START_NUMBER, END_NUMBER = range(len(SPECIAL))
@@ -162,7 +161,7 @@ class TranslationData:
         *,
         min_count: int = 2,
     ) -> "TranslationData":
-        """From pairs of words; the vocabularies are those of `train`, without rarer words."""
+        """Build from pairs of words; the vocabularies are those of `train`, without rarer words."""
         source, target = (
             Vocabulary.by_frequency(
                 [pair[side] for pair in train], first=SPECIAL, min_count=min_count, unknown=UNKNOWN

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from rankscope.architectures.models.catalogue import BUILT_IN, build, build_trained
 from rankscope.architectures.models.letter_to_phoneme import read_phonemes, spell
-from rankscope.auditing.embedded.digits_network import trained_digits_network
+from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import DataError, ModelFileError, RequestError
 
 SHARED = Path(
@@ -70,7 +70,7 @@ def test_bert_has_its_count_without_filling_memory() -> None:
 
 
 def test_digits_come_trained() -> None:
-    expected = trained_digits_network().state_dict()
+    expected = load_file(embedded_model("cnn") / "model.safetensors")
     for model in (build("digits"), build_trained("digits")):
         for name, tensor in model.state_dict().items():
             assert torch.equal(tensor, expected[name])

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from torch import Tensor
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from rankscope.architectures.models.catalogue import build
-from rankscope.architectures.models.small_gpt import SmallGPT, from_gpt2
-from rankscope.auditing.embedded.language_model import LanguageModel, trained_language_model
+from rankscope.architectures.models.small_gpt import Block, SmallGPT, from_gpt2, to_gpt2
+from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import SizeError
 
 
@@ -39,28 +39,56 @@ def test_no_token_sees_what_comes_after_it() -> None:
     assert (before[:, 5:] - after[:, 5:]).abs().amax(dim=2).min() > 0
 
 
-def test_the_embedded_transformer_is_the_same_function_as_its_own_module() -> None:
-    tokens = torch.arange(128).reshape(2, 64)
-    with torch.no_grad():
-        torch.testing.assert_close(build("transformer")(tokens), trained_language_model()(tokens))
+def test_a_block_read_from_gpt2_computes_what_pytorch_computes(generator: torch.Generator) -> None:
+    width = 12
+    maps = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (inputs, outputs) in maps.items():  # stored as (inputs, outputs)
+        shapes[f"{name}.weight"] = (inputs * width, outputs * width)
+        shapes[f"{name}.bias"] = (outputs * width,)
+    shapes |= {f"ln_{k}.{kind}": (width,) for k in (1, 2) for kind in ("weight", "bias")}
+    file = {
+        f"h.0.{name}": torch.randn(shape, generator=generator, dtype=torch.float64)
+        for name, shape in shapes.items()
+    }
+    block = Block(width, 3).double()
+    block.load_state_dict({n.removeprefix("blocks.0."): t for n, t in from_gpt2(file).items()})
+    twin = nn.TransformerEncoderLayer(
+        width, 3, 48, dropout=0.0, activation=nn.GELU("tanh"), batch_first=True, norm_first=True
+    ).double()
+    names = {
+        "attn.c_attn.": "self_attn.in_proj_",
+        "attn.c_proj.": "self_attn.out_proj.",
+        "mlp.c_fc.": "linear1.",
+        "mlp.c_proj.": "linear2.",
+        "ln_1.": "norm1.",
+        "ln_2.": "norm2.",
+    }
+    theirs: dict[str, Tensor] = {}
+    for old, new in names.items():
+        theirs[f"{new}weight"] = file[f"h.0.{old}weight"].t()
+        theirs[f"{new}bias"] = file[f"h.0.{old}bias"]
+    twin.load_state_dict(theirs)
+    tokens = torch.randn(2, 5, width, dtype=torch.float64, generator=generator)
+    mask = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
+    torch.testing.assert_close(block(tokens), twin(tokens, src_mask=mask, is_causal=True))
 
 
 @pytest.mark.parametrize("prefix", ["", "transformer."])
-def test_every_tensor_of_a_gpt2_file_has_a_place(prefix: str) -> None:
-    sizes = {"n_embd": 12, "n_head": 3, "vocab_size": 11, "n_positions": 9, "n_layer": 2}
-    theirs = LanguageModel(sizes)
-    for weight in theirs.parameters():
-        torch.nn.init.normal_(weight)
-    tensors: dict[str, Tensor] = {f"{prefix}{n}": t for n, t in theirs.state_dict().items()}
+def test_every_tensor_of_a_gpt2_file_has_a_place_and_goes_back_to_it(prefix: str) -> None:
+    file = load_file(embedded_model("transformer") / "model.safetensors")
+    tensors: dict[str, Tensor] = {f"{prefix}{name}": tensor for name, tensor in file.items()}
     tensors |= {
-        "lm_head.weight": theirs.wte.weight,
+        "lm_head.weight": file["wte.weight"],
         f"{prefix}h.0.attn.bias": torch.ones(1, 1, 9, 9),
         f"{prefix}h.0.attn.masked_bias": torch.tensor(-1e4),
     }
-    ours = small()
-    ours.load_state_dict(from_gpt2(tensors))
-    tokens = torch.randint(11, (2, 9))
-    torch.testing.assert_close(ours(tokens), theirs(tokens))
+    vocabulary, width = file["wte.weight"].shape
+    model = SmallGPT(vocabulary, num_positions=64, width=width, num_layers=4, num_heads=4)
+    model.load_state_dict(from_gpt2(tensors))
+    again = to_gpt2(model.state_dict())
+    assert set(again) == set(file)
+    assert all(torch.equal(again[name], file[name]) for name in file)
 
 
 def test_tensors_under_our_own_names_stay_as_they_are() -> None:

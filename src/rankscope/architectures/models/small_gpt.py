@@ -95,17 +95,20 @@ class SmallGPT(nn.Module):
         return logits
 
 
+# Theirs and ours; # stands for the number of a block.
 _NAMES = (
-    (r"wte\.", "tokens."),
-    (r"wpe\.", "positions."),
-    (r"ln_f\.", "norm."),
-    (r"h\.(\d+)\.ln_(\d)\.", r"blocks.\1.norm\2."),
-    (r"h\.(\d+)\.attn\.c_attn\.", r"blocks.\1.attention.joined."),
-    (r"h\.(\d+)\.attn\.c_proj\.", r"blocks.\1.attention.out."),
-    (r"h\.(\d+)\.mlp\.c_fc\.", r"blocks.\1.widen."),
-    (r"h\.(\d+)\.mlp\.c_proj\.", r"blocks.\1.narrow."),
-    (r"lm_head\.", "head."),
+    ("wte.", "tokens."),
+    ("wpe.", "positions."),
+    ("ln_f.", "norm."),
+    ("h.#.ln_1.", "blocks.#.norm1."),
+    ("h.#.ln_2.", "blocks.#.norm2."),
+    ("h.#.attn.c_attn.", "blocks.#.attention.joined."),
+    ("h.#.attn.c_proj.", "blocks.#.attention.out."),
+    ("h.#.mlp.c_fc.", "blocks.#.widen."),
+    ("h.#.mlp.c_proj.", "blocks.#.narrow."),
+    ("lm_head.", "head."),
 )
+_MAP = re.compile(r"\.c_(attn|proj|fc)\.weight$")  # stored as (inputs, outputs)
 # Tables of which positions may see which: in old files, and not learned.
 _MASKS = re.compile(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)")
 
@@ -122,13 +125,33 @@ def from_gpt2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ... ]
         [('blocks.0.attention.joined.weight', 24, 8)]
     """
-    found = {}
+    converted = {}
     for name, tensor in tensors.items():
-        if _MASKS.fullmatch(name):
-            continue
-        ours = name
-        for theirs, renamed in _NAMES:
-            ours = re.sub(rf"^(?:transformer\.)?{theirs}", renamed, ours)
-        is_map = re.search(r"\.c_(attn|proj|fc)\.weight$", name)
-        found[ours] = tensor.T.contiguous() if is_map else tensor
-    return found
+        if not _MASKS.fullmatch(name):
+            ours = _renamed(name.removeprefix("transformer."), _NAMES)
+            converted[ours] = tensor.T.contiguous() if _MAP.search(name) else tensor
+    return converted
+
+
+def to_gpt2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of a `SmallGPT` under the names of GPT-2's files; the tied head is left out.
+
+    Example:
+        >>> model = SmallGPT(11, num_positions=9, width=12, num_layers=1, num_heads=3)
+        >>> to_gpt2(model.state_dict())["h.0.attn.c_attn.weight"].shape
+        torch.Size([12, 36])
+    """
+    converted = {}
+    for name, tensor in tensors.items():
+        if name != "head.weight":
+            theirs = _renamed(name, tuple((ours, theirs) for theirs, ours in _NAMES))
+            converted[theirs] = tensor.T.contiguous() if _MAP.search(theirs) else tensor
+    return converted
+
+
+def _renamed(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
+    for old, new in pairs:
+        pattern = re.escape(old).replace(r"\#", r"(\d+)")
+        if re.match(pattern, name):
+            return re.sub(f"^{pattern}", new.replace("#", r"\1"), name)
+    return name

@@ -1,1 +1,1 @@
-"""The topics of `rankscope explain`; `catalogue` has them all."""
+"""The topics of `rankscope explain`; `rankscope.experiments.catalogue` lists them all."""

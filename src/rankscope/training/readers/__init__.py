@@ -1,1 +1,0 @@
-"""Readers of public file formats: what is corrupt or cut short is refused with numbers."""

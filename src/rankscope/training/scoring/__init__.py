@@ -1,1 +1,0 @@
-"""How good a model is at its task, dense or compressed: every score takes the model first."""

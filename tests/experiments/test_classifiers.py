@@ -1,0 +1,162 @@
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.architectures.classifiers.features import PatchFeatures
+from rankscope.architectures.classifiers.shallow_classifier import ShallowClassifier
+from rankscope.errors import ExperimentError
+from rankscope.experiments.classifiers import (
+    DIGITS,
+    FORMS,
+    MNIST_PATCHES,
+    SHALLOW_VS_DEEP,
+    SIZES,
+    SMALL_DIGITS_PATCHES,
+    TT_DIGITS,
+    TT_MNIST,
+    ClassifierEntry,
+    Form,
+    learning_curves,
+    odd_even_rank,
+    percent_right,
+)
+from rankscope.experiments.experiment import Entry, Row, RunContext
+from rankscope.training.batches import TensorData
+from rankscope.training.recipe import Constant, Recipe
+
+# Classifier entry.
+
+
+PATCHES = partial(PatchFeatures, image=(1, 8, 8), patch=4, num_features=4)
+ENTRY = ClassifierEntry(
+    "small",
+    PATCHES,
+    partial(ShallowClassifier, channels=3),
+    "digits",
+    Recipe(epochs=2, batch_size=32, learning_rate=1e-2),
+    num_samples=96,
+    published=(96.36, 95.32),
+)
+
+
+def run(entry: ClassifierEntry, folder: Path) -> Row:
+    return entry.run(RunContext(folder, None, 60.0))
+
+
+def test_a_row_has_accuracies_after_every_epoch_and_what_was_published(tmp_path: Path) -> None:
+    row = run(ENTRY, tmp_path)
+    accuracies, losses = row["test accuracies"], row["losses"]
+    assert isinstance(accuracies, list)
+    assert isinstance(losses, list)
+    assert len(accuracies) == len(losses) == 2
+    assert row["test accuracy"] == accuracies[-1]
+    assert (row["published train"], row["published test"]) == (96.36, 95.32)
+    # 3 x 16 + 3 of the features, 4 x 3 x 4 factors and 3 x 10 mixing weights.
+    assert row["parameters"] == 3 * 16 + 3 + 4 * 3 * 4 + 3 * 10
+
+
+def test_the_same_seed_gives_the_same_row_and_another_one_another(tmp_path: Path) -> None:
+    rows = [
+        run(replace(ENTRY, seed=seed), tmp_path / str(number))
+        for number, seed in enumerate((0, 0, 1))
+    ]
+    losses = [row["losses"] for row in rows]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_more_samples_than_there_are_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="digits has 1,437 training samples, but 1,438 are"):
+        run(replace(ENTRY, num_samples=1438), tmp_path)
+
+
+def test_the_rank_is_the_minimal_cut_between_odd_and_even_patches() -> None:
+    assert odd_even_rank(ENTRY.build(10)) == pytest.approx(math.log10(3))
+
+
+def test_percents_count_labels_with_the_largest_logit() -> None:
+    data = TensorData(torch.eye(4), torch.tensor([0, 1, 2, 0]))
+    assert percent_right(torch.nn.Identity(), data) == 75.0
+
+
+# Tt mnist.
+
+
+def classifier_entry(entry: Entry) -> ClassifierEntry:
+    assert isinstance(entry, ClassifierEntry)
+    return entry
+
+
+def test_the_published_settings_follow_the_published_protocol() -> None:
+    for entry in map(classifier_entry, TT_MNIST.entries[:2]):
+        recipe = entry.recipe
+        assert (recipe.epochs, recipe.batch_size, recipe.learning_rate) == (20, 64, 5e-4)
+        assert recipe.schedule == Constant()
+        assert (entry.data_set, entry.num_samples) == ("mnist", None)
+        assert entry.published is not None
+
+
+@pytest.mark.parametrize("number", range(len(TT_MNIST.entries)))
+def test_every_network_of_the_table_takes_images_of_mnist(number: int) -> None:
+    model = classifier_entry(TT_MNIST.entries[number]).build(10)
+    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("number", range(len(TT_DIGITS.entries)))
+def test_a_train_learns_digits(number: int, tmp_path: Path) -> None:
+    entry = classifier_entry(TT_DIGITS.quick[number])
+    short = replace(entry, recipe=replace(entry.recipe, epochs=4))
+    accuracy = short.run(RunContext(tmp_path, None, 60.0))["test accuracy"]
+    assert isinstance(accuracy, float)
+    assert accuracy > 60.0  # of ten classes
+
+
+def test_the_figure_has_a_line_for_each_run_and_a_label_for_each_setting() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    rows: list[Row] = [
+        {"setting": setting, "seed": seed, "test accuracies": [50.0, 60.0 + seed]}
+        for setting in ("one", "other")
+        for seed in range(2)
+    ]
+    figure = learning_curves(rows)
+    assert isinstance(figure, Figure)
+    axes = figure.axes[0]
+    assert len(axes.lines) == 4
+    assert axes.get_legend_handles_labels()[1] == ["one", "other"]
+
+
+# Shallow vs deep.
+
+
+def num_parameters(form: Form, budget: int) -> int:
+    features = (SMALL_DIGITS_PATCHES if budget == DIGITS else MNIST_PATCHES)()
+    return sum(parameter.numel() for parameter in form(features, num_classes=10).parameters())
+
+
+@pytest.mark.parametrize("budget", SIZES)
+def test_every_form_has_the_largest_size_within_the_parameters(budget: int) -> None:
+    for form, size in zip(FORMS, SIZES[budget], strict=True):
+        assert num_parameters(form(size), budget) <= budget
+        assert num_parameters(form(size + 1), budget) > budget
+
+
+@pytest.mark.parametrize("budget", SIZES)
+def test_no_form_uses_less_than_nine_tenths_of_the_parameters(budget: int) -> None:
+    for form, size in zip(FORMS, SIZES[budget], strict=True):
+        assert num_parameters(form(size), budget) > 0.9 * budget
+
+
+def test_the_table_has_every_form_on_digits_and_at_two_sizes_on_mnist() -> None:
+    entries = [entry for entry in SHALLOW_VS_DEEP.entries if isinstance(entry, ClassifierEntry)]
+    assert [entry.data_set for entry in entries] == ["digits"] * 5 + ["mnist"] * 10
+    assert [entry.name for entry in entries[5:8]] == [
+        "mnist-15k-shallow",
+        "mnist-15k-train",
+        "mnist-15k-equal-train",
+    ]
+    assert all(isinstance(entry, ClassifierEntry) for entry in SHALLOW_VS_DEEP.quick)

@@ -1,0 +1,148 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from rankscope.experiments.cp_networks import TrainingWorkload
+from rankscope.experiments.experiment import Row, RunContext
+from rankscope.experiments.generalization_bounds import (
+    NON_VACUOUS_BOUND,
+    NUM_SETTINGS,
+    BoundEntry,
+    NonVacuousEntry,
+    correlations,
+    draw_bounds,
+    largest,
+)
+from rankscope.generalization.analysis import Options
+from rankscope.training.datasets import load_data_set
+from rankscope.training.recipe import Recipe
+
+# Bounds beside test errors, over the epochs of a run.
+
+
+ENTRY = BoundEntry(
+    "small",
+    TrainingWorkload("digits", 20, width=2),
+    Recipe(epochs=5, batch_size=10, learning_rate=1e-2),
+    every=1,
+)
+
+
+@pytest.fixture(scope="module")
+def row(tmp_path_factory: pytest.TempPathFactory) -> Row:
+    folder: Path = tmp_path_factory.mktemp("row")
+    return {"setting": "small", "seed": 0, **ENTRY.run(RunContext(folder, None, 60.0))}
+
+
+def test_a_row_has_the_last_measurement_and_all_curves(row: Row) -> None:
+    assert row["epochs"] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    for name in ("triangle", "exact", "measured", "test error"):
+        curve = row[f"{name} curve"]
+        assert isinstance(curve, list)
+        assert len(curve) == 5
+        assert row[name] == curve[-1]
+
+
+def test_a_summary_line_for_every_bound_says_how_it_goes_with_the_test_error(row: Row) -> None:
+    found = correlations([row, {**row, "seed": 1}])
+    assert [line["bound"] for line in found][:3] == ["triangle", "exact", "measured"]
+    assert all("10 points" in str(line["with the test error"]) for line in found)
+
+
+def test_correlations_are_those_of_the_curves() -> None:
+    up, down = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
+    made: Row = {"setting": "made", "test error curve": up, "triangle curve": up}
+    made |= {"triangle complexity curve": down, "exact curve": None}
+    (line,) = correlations([made])
+    assert line["with the test error"] == "+1.00 (+1.00 to +1.00, 4 points)"
+    assert line["its complexity alone"] == "-1.00 (-1.00 to -1.00, 4 points)"
+
+
+def test_a_curve_with_an_infinite_value_is_left_out() -> None:
+    made: Row = {"setting": "made", "test error curve": [0.1], "arora-order curve": None}
+    assert correlations([made]) == []
+
+
+def test_every_setting_has_a_panel_with_a_line_for_each_curve(row: Row) -> None:
+    figure = draw_bounds([row, {**row, "setting": "other"}, {**row, "setting": "third"}])
+    assert isinstance(figure, Figure)
+    assert [panel.get_title(loc="left") for panel in figure.axes] == ["small", "other", "third"]
+    curves = [name for name in row if name.removesuffix(" curve") in _DRAWN and row[name]]
+    assert len(figure.axes[0].lines) == len([name for name in curves if name.endswith(" curve")])
+
+
+_DRAWN = ("test error", "triangle", "exact", "measured", "arora-order")
+
+
+def test_noise_changes_what_is_learned_but_not_what_is_tested(tmp_path: Path) -> None:
+    searches = {"triangle": Options(num_jacobians=2)}
+    recipe = replace(ENTRY.recipe, epochs=4)
+    noisy = replace(ENTRY, noise=1.0, recipe=recipe, searches=searches)
+    found = noisy.run(RunContext(tmp_path, None, 60.0))
+    assert found["samples"] == 20
+    assert isinstance(found["test error"], float)
+
+
+# Bounds that hold, for networks in few bits.
+
+
+QUANTIZED_ENTRY = NonVacuousEntry(
+    "digits", 2, 2, Recipe(epochs=1, batch_size=64, learning_rate=5e-3)
+)
+
+
+@pytest.fixture(scope="module")
+def quantized_row(tmp_path_factory: pytest.TempPathFactory) -> Row:
+    return QUANTIZED_ENTRY.run(RunContext(tmp_path_factory.mktemp("row"), None, 60.0))
+
+
+def number(quantized_row: Row, name: str) -> float:
+    value = quantized_row[name]
+    assert isinstance(value, float)
+    return value
+
+
+def test_the_bound_is_above_the_training_error_and_below_hoeffding(quantized_row: Row) -> None:
+    assert (
+        number(quantized_row, "train error")
+        < number(quantized_row, "bound")
+        < number(quantized_row, "bound (Hoeffding)")
+    )
+
+
+def test_a_weight_of_two_bits_costs_at_most_the_logarithm_of_three(quantized_row: Row) -> None:
+    parameters = quantized_row["parameters"]
+    assert isinstance(parameters, int)
+    model = QUANTIZED_ENTRY.network(load_data_set("digits"))
+    assert parameters == sum(weight.numel() for weight in model.parameters())
+    assert number(quantized_row, "nats") < 1.0987 * parameters + 1
+
+
+def test_more_settings_are_counted_than_were_run() -> None:
+    assert len(NON_VACUOUS_BOUND.entries) * NON_VACUOUS_BOUND.seeds < NUM_SETTINGS
+
+
+def test_the_same_seed_gives_the_same_row(quantized_row: Row, tmp_path: Path) -> None:
+    assert QUANTIZED_ENTRY.run(RunContext(tmp_path, None, 60.0)) == quantized_row
+    assert replace(QUANTIZED_ENTRY, seed=1).name == QUANTIZED_ENTRY.name == "digits-width-2-bits-2"
+
+
+def made(setting: str, parameters: int, bound: float) -> Row:
+    return {
+        "setting": setting,
+        "data": "made",
+        "parameters": parameters,
+        "bound": bound,
+        "test error": bound / 2,
+    }
+
+
+def test_the_largest_setting_counts_only_if_all_its_seeds_are_below() -> None:
+    rows = [made("a", 10, 0.2), made("a", 10, 0.4), made("b", 20, 0.3), made("b", 20, 0.6)]
+    (found,) = largest(rows)
+    assert (found["largest below 0.5"], found["its parameters"]) == ("a", 10)
+    assert found["largest bound of its seeds"] == 0.4
+    assert found["largest test error"] == 0.2
+    assert largest(rows[2:]) == [{"of": "made", "largest below 0.5": "none"}]

@@ -1,0 +1,142 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.architectures.models.catalogue import build
+from rankscope.errors import DataError, ExperimentError
+from rankscope.experiments.experiment import RunContext
+from rankscope.experiments.image_compression import (
+    CIFAR10_COMPRESSION,
+    DIGITS,
+    DIGITS_COMPRESSION,
+    PUBLISHED,
+    RESNET32,
+    SOURCE_RECIPE,
+    DenseEntry,
+    PlannedEntry,
+    UniformEntry,
+    compare,
+    compress_uniformly,
+    ranks_at_one_rate,
+)
+from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.layers.formats.format import WeightShape
+from rankscope.training.recipe import Cosine, Recipe
+
+# Rows of the compression table, on the embedded digits.
+
+
+pytest.importorskip("sklearn")
+SHORT = replace(SOURCE_RECIPE, epochs=2, batch_size=64, learning_rate=3e-3)
+
+
+def number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def test_the_dense_network_scores_as_its_manifest_says(tmp_path: Path) -> None:
+    row = DenseEntry(DIGITS).run(RunContext(tmp_path, None, 60.0))
+    assert (row["kept"], row["accuracy"]) == (13_824, 98.89)
+
+
+def test_a_repair_by_stages_brings_accuracy_back(tmp_path: Path) -> None:
+    entry = UniformEntry(DIGITS, 0.1, "svd", recipe=SHORT)
+    assert entry.name == "svd-10"
+    row = entry.run(RunContext(tmp_path, None, 60.0))
+    assert number(row["share"]) <= 0.1
+    assert number(row["accuracy"]) > number(row["accuracy before"])
+    assert row["samples"] == 2 * 2 * 1437  # two epochs in each of two stages
+    # Called again, it finds both stages finished and gives the same.
+    again = entry.run(RunContext(tmp_path, None, 60.0))
+    assert (again["accuracy"], again["samples"]) == (row["accuracy"], row["samples"])
+
+
+def test_the_best_row_keeps_no_more_than_the_others(tmp_path: Path) -> None:
+    last = Recipe(epochs=2, batch_size=64, learning_rate=2e-3, schedule=Cosine())
+    entry = PlannedEntry(DIGITS, 0.1, sequential=SHORT, end_to_end=last)
+    row = entry.run(RunContext(tmp_path, None, 60.0))
+    assert entry.name == "best-10"
+    assert number(row["kept"]) <= 0.1 * 13_824
+    assert str(row["format"]).startswith("planned: ")
+    assert number(row["accuracy"]) > number(row["accuracy before"])
+    assert row["samples"] == 2 * 2 * 1437 + 2 * 1437
+
+
+def test_an_entry_without_time_to_train_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"svd-10: of its 1e-06 seconds, \d+ were spent"):
+        UniformEntry(DIGITS, 0.1, "svd").run(RunContext(tmp_path, None, 1e-6))
+
+
+def test_without_the_data_an_entry_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANKSCOPE_DATA", raising=False)
+    with pytest.raises(DataError, match=r"resnet32.*--data or RANKSCOPE_DATA"):
+        UniformEntry(RESNET32, 0.1, "svd").run(RunContext(tmp_path, None, 60.0))
+
+
+def test_every_published_cell_has_an_entry_besides_dense_and_best() -> None:
+    cells = sum(len(row) for row in PUBLISHED.values())
+    assert len(CIFAR10_COMPRESSION.entries) == cells + 2 == 30
+    entries = {entry.name: entry for entry in CIFAR10_COMPRESSION.entries}
+    assert entries["r-cp-2"] == UniformEntry(RESNET32, 0.02, "r-cp", 85.7)
+    assert {entry.name for entry in DIGITS_COMPRESSION.entries} >= {"dense", "cp-5", "best-10"}
+
+
+# One format for all, by counted parameters.
+
+
+RESNET_SHAPES = {
+    name: WeightShape.of(module.weight)
+    for name, module in RESNET32.convolutions(build("resnet32")).items()
+}
+
+
+def test_thirty_convolutions_of_resnet32_are_compressed() -> None:
+    assert len(RESNET_SHAPES) == 30
+    assert sum(shape.num_parameters for shape in RESNET_SHAPES.values()) == 460_800
+    assert "conv1" not in RESNET_SHAPES
+
+
+CELLS = [(name, percentage) for name, row in PUBLISHED.items() for percentage in row]
+
+
+@pytest.mark.parametrize(("name", "percentage"), CELLS)
+def test_every_cell_of_the_table_keeps_its_share_and_hardly_less(
+    name: str, percentage: int
+) -> None:
+    format, limit = FORMATS[name], percentage * 4608
+    ranks = ranks_at_one_rate(format, RESNET_SHAPES, percentage / 100)
+    kept = sum(format.num_parameters(shape, ranks[at]) for at, shape in RESNET_SHAPES.items())
+    # Only what the ranks of the last layer leave over is lost.
+    assert 0.98 * limit <= kept <= limit
+
+
+def test_a_share_that_is_too_small_is_refused_with_numbers() -> None:
+    with pytest.raises(ExperimentError, match=r"svd cannot write .*\(16, 16, 3, 3\), with 23 of"):
+        ranks_at_one_rate(FORMATS["svd"], RESNET_SHAPES, 0.01)
+
+
+@pytest.mark.parametrize("name", ["svd", "tucker", "r-tensor-train"])
+def test_the_copy_is_counted_and_compared_and_the_model_untouched(name: str) -> None:
+    model = build("digits")
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    compressed = compress_uniformly(DIGITS, model, FORMATS[name], 0.2)
+    found = compare(DIGITS, model, compressed)
+    assert found.dense == 13_824
+    total = sum(parameter.numel() for parameter in model.parameters())
+    after = sum(parameter.numel() for parameter in compressed.parameters())
+    assert found.kept == found.dense - (total - after)
+    assert 0.1 < found.share <= 0.2
+    assert 0 < found.error < 1
+    for key, value in model.state_dict().items():
+        assert torch.equal(before[key], value)
+
+
+def test_a_network_beside_itself_keeps_everything_without_error() -> None:
+    model = build("digits")
+    found = compare(DIGITS, model, model)
+    assert (found.kept, found.share, found.error) == (13_824, 1.0, 0.0)

@@ -1,0 +1,181 @@
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
+from rankscope.architectures.lipschitz.network import LipschitzNetwork
+from rankscope.errors import ExperimentError
+from rankscope.experiments.experiment import Row, RunContext
+from rankscope.experiments.lipschitz import (
+    LIPSCHITZ_CIFAR10,
+    LIPSCHITZ_DIGITS,
+    LONGER,
+    NUM_DIGITS_SAMPLES,
+    SOURCE_RECIPE,
+    TRAINED_ON,
+    LipschitzEntry,
+    TrainingSetup,
+    first_samples,
+    in_pixels,
+    radius_name,
+    scaling,
+    usual_network,
+)
+from rankscope.layers.norm_preserving.linear import OrthogonalLinear
+from rankscope.progress import Progress
+from rankscope.training.batches import IMAGENET_NORMALIZATION, TensorData
+from rankscope.training.datasets import DataSet, load_data_set
+from rankscope.training.loop import cross_entropy
+from rankscope.training.losses import AdversarialLoss
+from rankscope.training.recipe import Recipe
+
+# Trained, attacked and certified, on small data made here and on the embedded digits.
+
+
+def small_network() -> LipConvNet:
+    return LipConvNet(2, width=4, num_blocks=2, image=(1, 8, 8), last_layer=OrthogonalLinear)
+
+
+def entry_of(epochs: int, num_samples: int = 40) -> LipschitzEntry:
+    setup = TrainingSetup(
+        "small", small_network, recipe=Recipe(epochs=epochs, batch_size=64, learning_rate=0.02)
+    )
+    return LipschitzEntry(setup, "digits", num_samples, published=(82.0, 71.0))
+
+
+def accuracies(row: Row, kind: str) -> list[float]:
+    found = [value for column, value in row.items() if column.startswith(kind)]
+    return [float(value) for value in found if isinstance(value, float)]
+
+
+@pytest.mark.slow
+def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
+    row = entry_of(3).run(RunContext(tmp_path, None, 60.0))
+    (clean,) = accuracies(row, "clean")
+    attacked, certified = accuracies(row, "attacked"), accuracies(row, "certified")
+    assert len(attacked) == len(certified) == 3
+    assert all(clean >= a >= c for a, c in zip(attacked, certified, strict=True))
+    assert attacked == sorted(attacked, reverse=True)
+    assert certified == sorted(certified, reverse=True)
+    assert clean > 50
+    assert row["samples trained on"] == 3 * 1437
+    assert row["Lipschitz"] == pytest.approx(1, abs=1e-5)
+    assert (row["published clean"], row["published attacked"]) == (82.0, 71.0)
+    assert (tmp_path / "training").is_dir()
+    assert (row["attacked"], row["certified"]) == (attacked, certified)
+    assert row["radii"] == [36 / 255, 72 / 255, 108 / 255]
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_gives_the_same_row(tmp_path: Path) -> None:
+    whole = entry_of(2, 8).run(RunContext(tmp_path / "whole", None, 60.0))
+
+    def stop_in_the_second_epoch(progress: Progress) -> None:
+        if progress.what.startswith("epoch 2"):
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        entry_of(2, 8).run(RunContext(folder, None, 60.0, stop_in_the_second_epoch))
+    assert entry_of(2, 8).run(RunContext(folder, None, 60.0)) == whole
+
+
+@pytest.mark.slow
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    first, second = (
+        replace(entry_of(1, 8), seed=seed).run(RunContext(tmp_path / str(seed), None, 60.0))
+        for seed in (0, 1)
+    )
+    assert first != second
+
+
+def test_images_are_handed_over_as_pixels() -> None:
+    images = torch.tensor([[0, 51, 255]], dtype=torch.uint8).reshape(1, 1, 1, 3).expand(4, 3, 1, 3)
+    part = TensorData(images, torch.arange(4), None, IMAGENET_NORMALIZATION)
+    data = DataSet("made", part, part, num_classes=4)
+    inputs, labels = first_samples(data, 2)
+    assert inputs[0, 0, 0].tolist() == pytest.approx([0.0, 0.2, 1.0])
+    assert labels.tolist() == [0, 1]
+    assert in_pixels(data).train.normalize == in_pixels(data).test.normalize
+    plain = replace(data, train=TensorData(images), test=TensorData(images))
+    assert in_pixels(plain).train.normalize is None
+    with pytest.raises(ExperimentError, match="made has 4 test samples, but 5 are wanted"):
+        first_samples(data, 5)
+
+
+def test_radii_are_named_in_steps_of_a_pixel() -> None:
+    assert radius_name(Fraction(108, 255)) == "108/255"
+    assert radius_name(Fraction(1)) == "255/255"
+    assert radius_name(Fraction(1, 7)) == "1/7"
+
+
+def test_the_recipe_is_that_of_the_source() -> None:
+    assert (SOURCE_RECIPE.epochs, SOURCE_RECIPE.batch_size) == (200, 256)
+    assert math.isclose(SOURCE_RECIPE.learning_rate, 0.01)
+    assert TrainingSetup("usual", small_network, cross_entropy).recipe == SOURCE_RECIPE
+
+
+# Lipschitz digits.
+
+
+def test_certified_networks_stand_beside_usual_ones_on_the_whole_test_set() -> None:
+    names = [entry.name for entry in LIPSCHITZ_DIGITS.entries]
+    assert names[-2:] == ["usual", "usual-adversarial"]
+    assert len(load_data_set("digits").test) == NUM_DIGITS_SAMPLES
+    for entry in LIPSCHITZ_DIGITS.entries:
+        assert isinstance(entry, LipschitzEntry)
+        assert entry.setup.build()(torch.rand(2, 1, 8, 8)).shape == (2, 10)
+
+
+# Lipschitz cifar10.
+
+
+ENTRIES = [entry for entry in LIPSCHITZ_CIFAR10.entries if isinstance(entry, LipschitzEntry)]
+USUAL = [entry for entry in ENTRIES if entry.name.startswith("usual")]
+CERTIFIED = [entry for entry in ENTRIES if entry not in USUAL]
+
+
+def test_every_network_is_trained_by_both_protocols() -> None:
+    names = [entry.name for entry in CERTIFIED]
+    scaled = [name.removesuffix("-scaled") for name in names if name.endswith("-scaled")]
+    assert scaled == [name for name in names if not name.endswith("-scaled")]
+    wide = [f"wide-resnet-{depth}-1" for depth in (10, 16, 22)]
+    assert scaled == ["resnet9-8", *wide, "resnet9-8-longer"]
+
+
+def test_the_published_protocol_makes_networks_four_times_as_steep_in_pixels() -> None:
+    for entry in CERTIFIED:
+        is_scaled = entry.name.endswith("-scaled")
+        assert entry.published is None or is_scaled
+        model = entry.setup.build()
+        assert isinstance(model, LipschitzNetwork)
+        assert model.lipschitz_constant == pytest.approx(1 / 0.2435 if is_scaled else 1.0)
+    assert scaling(is_scaled=False).lipschitz_constant == 1.0
+
+
+def test_a_usual_network_is_trained_with_and_without_attacks() -> None:
+    plain, adversarial = USUAL
+    assert not isinstance(plain.setup.loss, AdversarialLoss)
+    assert isinstance(adversarial.setup.loss, AdversarialLoss)
+    assert usual_network()(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_all_rows_see_as_many_images_but_those_that_say_otherwise() -> None:
+    for entry in ENTRIES:
+        wanted = LONGER if "longer" in entry.name else TRAINED_ON
+        assert entry.setup.recipe.max_samples == wanted
+
+
+def test_the_quick_version_is_on_embedded_data_by_both_protocols() -> None:
+    constants = []
+    for entry in LIPSCHITZ_CIFAR10.quick:
+        assert isinstance(entry, LipschitzEntry)
+        assert entry.data_set == "digits"
+        model = entry.setup.build()
+        assert isinstance(model, LipschitzNetwork)
+        constants.append(model.lipschitz_constant)
+    assert constants == pytest.approx([1 / 0.376, 1.0])

@@ -1,0 +1,406 @@
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from rankscope.architectures.sequence_models.attention_forms import CPForm, MultiHead
+from rankscope.architectures.sequence_models.pixel_model import PixelInput
+from rankscope.architectures.sequence_models.shape import TransformerShape
+from rankscope.auditing.law import LEVINE
+from rankscope.errors import ExperimentError
+from rankscope.experiments.attention_forms import ATTENTION_FORMS, FormEntry
+from rankscope.experiments.bottlenecks import (
+    EMBEDDING_BOTTLENECK,
+    HEAD_BOTTLENECK,
+    SIZE,
+    ExactRankEntry,
+    gain_rows,
+)
+from rankscope.experiments.depth_width import DEPTH_WIDTH, crossing, crossing_rows
+from rankscope.experiments.experiment import Experiment, Row, RunContext
+from rankscope.experiments.rank_predicts_loss import RANK_PREDICTS_LOSS, RankEntry
+from rankscope.experiments.sequence_models import (
+    CharacterTask,
+    PixelTask,
+    SequenceEntry,
+    SpectrumSettings,
+    Steps,
+    TranslationTask,
+    evenly,
+    kept_bytes,
+    spectrum_row,
+)
+from rankscope.layers.tunable_attention import TunableAttention
+from rankscope.progress import Progress
+from rankscope.training import loop
+
+# Kept memory.
+
+
+def test_a_linear_layer_keeps_its_inputs_and_not_its_weights() -> None:
+    layer = nn.Linear(30, 20)
+    inputs = torch.ones(7, 30).exp()
+    assert kept_bytes(lambda: layer(inputs)) == 7 * 30 * 4
+
+
+def test_views_share_their_memory() -> None:
+    weight = torch.ones(100, requires_grad=True)
+
+    def twice() -> torch.Tensor:
+        half = weight.exp()  # kept once for exp, and twice for the product
+        return half.view(10, 10) * half.view(10, 10).T
+
+    assert kept_bytes(twice) == 400
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_tunable_core_keeps_no_maps(batch: int) -> None:
+    """16 maps of 64 x 64 would be 16 times the inputs; blocks keep inputs and outputs only."""
+    dense = nn.MultiheadAttention(16, 4, batch_first=True)
+    blocks, whole = (TunableAttention.from_multihead(dense) for _ in range(2))
+    whole.max_entries = 2**30
+    inputs = torch.randn(batch, 64, 16)
+
+    def kept(layer: TunableAttention) -> int:
+        return kept_bytes(lambda: layer(inputs, inputs, inputs, need_weights=False)[0].sum())
+
+    entries = inputs.numel() * 4
+    assert kept(whole) > batch * 16 * 64 * 64 * 4
+    assert kept(blocks) < 8 * entries
+
+
+# Trained spectrum.
+
+
+TOKENS = torch.randint(9, (12, 4), generator=torch.Generator().manual_seed(0))
+ONE = SpectrumSettings(num_inputs=12, num_outputs=1, epsilon=0.01)
+
+
+def halves(tokens: Tensor) -> tuple[Tensor, Tensor]:
+    left, right = torch.split(tokens.double(), 2, dim=1)
+    return left.sum(1), right.prod(1) + 1
+
+
+def both(tokens: Tensor) -> Tensor:
+    left, right = halves(tokens)
+    return left + right
+
+
+def test_a_function_of_one_half_is_a_product() -> None:
+    row = spectrum_row(lambda tokens: halves(tokens)[0][:, None], TOKENS, ONE)
+    assert row["entanglement entropy"] == pytest.approx(0, abs=1e-9)
+    assert row["epsilon rank"] == 1
+
+
+def test_a_sum_of_both_halves_has_rank_two_and_two_singular_values() -> None:
+    row = spectrum_row(lambda tokens: both(tokens)[:, None], TOKENS, ONE)
+    spectrum = row["spectrum"]
+    assert isinstance(spectrum, list)
+    assert row["epsilon rank"] == 2
+    assert [value > 1e-9 for value in spectrum[:3]] == [True, True, False]
+    shares = [value**2 / sum(other**2 for other in spectrum[:2]) for value in spectrum[:2]]
+    wanted = -sum(share * math.log(share) for share in shares)
+    assert row["entanglement entropy"] == pytest.approx(wanted)
+
+
+def test_neither_a_constant_nor_the_scale_matters() -> None:
+    def outputs(tokens: Tensor) -> Tensor:
+        return both(tokens)[:, None].sin()
+
+    plain = spectrum_row(outputs, TOKENS, ONE)
+    moved = spectrum_row(lambda tokens: 7 * outputs(tokens) + 100, TOKENS, ONE)
+    assert moved["entanglement entropy"] == pytest.approx(plain["entanglement entropy"])
+    assert moved["epsilon rank"] == plain["epsilon rank"]
+
+
+def test_several_outputs_are_averaged() -> None:
+    row = spectrum_row(
+        lambda tokens: torch.stack([halves(tokens)[0], both(tokens)], 1),
+        TOKENS,
+        SpectrumSettings(num_inputs=12, num_outputs=2, epsilon=0.01),
+    )
+    assert row["epsilon rank"] == 1.5
+
+
+def test_a_constant_output_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="output 0 is 3 for all 12 inputs"):
+        spectrum_row(lambda tokens: torch.full((len(tokens), 1), 3.0), TOKENS, ONE)
+
+
+def test_windows_of_a_text_that_is_too_short_are_refused() -> None:
+    with pytest.raises(ExperimentError, match="4 windows of 3 need at least 6 symbols, got 5"):
+        evenly(torch.arange(5), 4, 3)
+
+
+# Sequence entry.
+
+
+SHAPE = TransformerShape(1, 8, MultiHead(2, 4), num_positions=64)
+CHARACTERS = SequenceEntry("characters", CharacterTask("embedded", 16), SHAPE, Steps(4, 8))
+
+
+def run(entry: SequenceEntry, folder: Path) -> Row:
+    row = entry.run(RunContext(folder, None, 60.0))
+    row.pop("seconds")
+    return row
+
+
+def test_a_row_has_sizes_score_and_memory(tmp_path: Path) -> None:
+    row = run(CHARACTERS, tmp_path)
+    assert row["shape"] == "1 x 8"
+    assert row["in blocks"] == 12 * 8**2
+    assert isinstance(row["test loss"], float)
+    assert isinstance(row["kept MB"], float)
+    with safe_open(tmp_path / "kept" / "model.safetensors", framework="pt") as file:
+        assert file.metadata() == {"entry": repr(CHARACTERS)}
+        count = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
+    assert count == row["parameters"]
+
+
+def test_the_same_seed_gives_the_same_row_and_another_seed_another(tmp_path: Path) -> None:
+    first, again = (run(CHARACTERS, tmp_path / name) for name in "ab")
+    assert first == again
+    assert run(replace(CHARACTERS, seed=1), tmp_path / "c")["test loss"] != first["test loss"]
+
+
+def test_training_goes_on_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    wanted = run(CHARACTERS, tmp_path / "whole")
+    task = CHARACTERS.task.load(None)
+
+    def stop(progress: Progress) -> None:
+        if progress.done == 3:
+            raise KeyboardInterrupt
+
+    context = RunContext(tmp_path / "part", None, 60.0, stop)
+    with pytest.raises(KeyboardInterrupt):
+        CHARACTERS.train(CHARACTERS.fresh(task), task, context)
+    assert list((tmp_path / "part" / "training").iterdir())
+    assert run(CHARACTERS, tmp_path / "part") == wanted
+
+
+def test_steps_may_be_more_than_an_epoch() -> None:
+    recipe = Steps(10, 8).recipe(32, seed=3)
+    assert (recipe.epochs, recipe.max_samples, recipe.seed) == (3, 80, 3)
+
+
+def test_translations_are_scored_by_loss_and_bleu(tmp_path: Path) -> None:
+    task = TranslationTask("reversed", max_words=8, num_tested=5)
+    row = run(SequenceEntry("pairs", task, SHAPE, Steps(2, 8)), tmp_path)
+    assert isinstance(row["test loss"], float)
+    assert isinstance(row["BLEU"], float)
+    assert 0 <= row["BLEU"] <= 100
+
+
+@pytest.mark.parametrize("pixels", PixelInput)
+def test_pixels_are_scored_in_bits(pixels: PixelInput, tmp_path: Path) -> None:
+    rank = 3 if pixels is PixelInput.VECTOR else None
+    shape = TransformerShape(1, 8, CPForm(2), 64, rank)
+    task = PixelTask("digits", pixels, num_tested=4)
+    row = run(SequenceEntry("pixels", task, shape, Steps(2, 4)), tmp_path)
+    assert isinstance(row["bits"], float)
+    assert row["bits"] > 0
+
+
+def test_images_are_averaged_over_squares() -> None:
+    image = torch.arange(16.0).reshape(1, 1, 4, 4).expand(1, 3, 4, 4).byte()
+    found = PixelTask(side=2)._intensities(image)
+    # Means of 0 1 4 5, of 2 3 6 7 and so on, halves to the even number.
+    assert found[0, :, 0].tolist() == [2, 4, 10, 12]
+    with pytest.raises(ExperimentError, match="4 pixels in a row cannot be averaged to 3"):
+        PixelTask(side=3)._intensities(image)
+
+
+# Sequence experiments.
+
+
+EXPERIMENTS = (
+    DEPTH_WIDTH,
+    HEAD_BOTTLENECK,
+    EMBEDDING_BOTTLENECK,
+    ATTENTION_FORMS,
+    RANK_PREDICTS_LOSS,
+)
+
+
+def sequences(experiment: Experiment) -> list[SequenceEntry]:
+    return [entry for entry in experiment.entries if isinstance(entry, SequenceEntry)]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
+def test_every_setting_is_run_with_three_seeds_or_has_none(experiment: Experiment) -> None:
+    counts = [
+        sum(run.entry.name == entry.name for run in experiment.runs())
+        for entry in experiment.entries
+    ]
+    assert set(counts) <= {1, 3}
+    assert counts.count(3) >= 9
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
+def test_quick_settings_need_no_data(experiment: Experiment) -> None:
+    for entry in experiment.quick:
+        inner = entry.entry if isinstance(entry, RankEntry) else entry
+        task = inner.task if isinstance(inner, SequenceEntry) else None
+        match task:
+            case CharacterTask():
+                assert task.text == "embedded"
+            case TranslationTask():
+                assert task.pairs == "reversed"
+            case PixelTask():
+                assert task.images == "digits"
+
+
+def test_depths_are_compared_at_equal_parameters() -> None:
+    """Widths are whole numbers of two heads, so that sizes agree to a twentieth or so."""
+    for entry in sequences(DEPTH_WIDTH):
+        wanted = int(entry.name.rpartition("-")[2])
+        assert entry.shape.squares == pytest.approx(wanted, rel=0.15)
+        assert entry.shape.attention.num_channels == entry.shape.width
+
+
+def test_heads_are_compared_at_equal_parameters_below_at_and_above_the_width() -> None:
+    found = sequences(HEAD_BOTTLENECK)
+    for entry in found:
+        assert entry.shape.squares == pytest.approx(SIZE, rel=0.02)
+    ratios = [entry.shape.attention.num_channels / entry.shape.width for entry in found]
+    assert min(ratios) < 0.5 < 1 < 2 < max(ratios)
+    assert 1.0 in ratios
+
+
+def test_wide_and_deep_have_four_times_the_weights() -> None:
+    shapes = {entry.name: entry.shape for entry in sequences(EMBEDDING_BOTTLENECK)}
+    for name, shape in shapes.items():
+        family, _, kind = name.rpartition("-")
+        times = 1 if kind == "base" else 4
+        assert shape.squares == times * shapes[f"{family}-base"].squares
+        assert shape.embedding_rank == shapes[f"{family}-base"].embedding_rank
+
+
+def test_a_form_of_attention_says_its_weights_and_what_the_source_says(tmp_path: Path) -> None:
+    weights = {}
+    for entry in ATTENTION_FORMS.quick[:4]:
+        assert isinstance(entry, FormEntry)
+        short = replace(entry, steps=Steps(1, 2))
+        row = short.run(RunContext(tmp_path / entry.name, None, 60.0))
+        weights[entry.name] = row["weights of an attention"]
+        assert row["source"] == entry.published
+    assert list(weights.values()) == [4 * 32**2, 5 * 32**2, 4 * 32**2, 4 * 32 * 4]
+
+
+def test_models_of_the_other_experiments_are_measured() -> None:
+    names = [entry.name for entry in RANK_PREDICTS_LOSS.entries]
+    for experiment in (DEPTH_WIDTH, HEAD_BOTTLENECK):
+        for entry in sequences(experiment):
+            assert f"{experiment.name}-{entry.name}" in names
+
+
+# Exact rank entry.
+
+
+@pytest.mark.parametrize(
+    ("entry", "rank"),
+    [
+        (ExactRankEntry(2, 2), 18),
+        (ExactRankEntry(2, 4, embedding_rank=2), 18),
+        (ExactRankEntry(2, 6, embedding_rank=2), 18),
+        (ExactRankEntry(2, 4, 2, 2), 107),
+        (ExactRankEntry(2, 4, 8, 1), 107),
+        (ExactRankEntry(1, 4, 1, 2), 3),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_ranks_are_those_of_the_specification(
+    entry: ExactRankEntry, rank: int, tmp_path: Path
+) -> None:
+    row = entry.run(RunContext(tmp_path, None, 60.0))
+    assert row["exact rank"] == rank
+    assert isinstance(row["rank at most"], int)
+    assert row["rank at most"] >= rank
+
+
+# Crossings.
+
+
+@settings(deadline=None)
+@given(at=st.floats(1.1, 8.9), slope=st.floats(0.01, 2.0))
+def test_two_lines_over_the_logarithm_cross_where_they_meet(at: float, slope: float) -> None:
+    sizes = [math.exp(place) for place in (1, 3, 5, 7, 9)]
+    shallow = {size: 1.0 - 0.1 * math.log(size) for size in sizes}
+    deep = {size: loss - slope * (math.log(size) - at) for size, loss in shallow.items()}
+    found = crossing(shallow, deep)
+    assert found is not None
+    assert math.log(found) == pytest.approx(at)
+
+
+def test_sizes_need_not_be_the_same() -> None:
+    shallow = {math.e: 1.0, math.e**5: 1.0}
+    deep = {math.e**2: 2.0, math.e**4: 0.0}
+    found = crossing(shallow, deep)
+    assert found == pytest.approx(math.e**3)
+
+
+def test_without_a_change_of_places_there_is_no_crossing() -> None:
+    low, high = {1.0: 0.5, 10.0: 0.4}, {1.0: 0.9, 10.0: 0.8}
+    assert crossing(low, high) is None
+    assert crossing(high, low) is None
+
+
+def test_a_crossing_back_does_not_count() -> None:
+    assert crossing({1.0: 1.0, 2.0: 1.0, 3.0: 1.0}, {1.0: 2.0, 2.0: 0.0, 3.0: 2.0}) is None
+
+
+def test_rows_say_what_means_seeds_and_law_say() -> None:
+    def row(depth: int, size: int, loss: float, seed: int) -> Row:
+        return {"depth": depth, "in blocks": size, "test loss": loss, "seed": seed, "setting": "x"}
+
+    rows = [
+        *(row(1, size, 1.0, seed) for size in (10, 1000) for seed in (0, 1)),
+        *(row(2, 10, 1.5, seed) for seed in (0, 1)),
+        row(2, 1000, 0.5, 0),
+        row(2, 1000, 1.1, 1),  # this seed has no crossing
+    ]
+    (found,) = crossing_rows([*rows, {"depth": 2, "setting": "exact", "seed": None}])
+    assert found["depths"] == "1 and 2"
+    # Means: 0.5 above at 10, 0.2 below at 1000.
+    assert found["deeper is better from"] == pytest.approx(10 * 100 ** (5 / 7))
+    assert found["of seeds, lowest"] == found["of seeds, highest"] == pytest.approx(100)
+    assert found["seeds with a crossing"] == "1 of 2"
+    assert found["deeper better at smallest size"] == "no"
+    assert found["deeper better at largest size"] == "yes"
+    assert found["law, border of the shallower"] == LEVINE.parameters(1)
+
+
+# Bottleneck gains.
+
+
+def row(setting: str, seed: int, **scores: float) -> Row:
+    return {"setting": setting, "seed": seed, **scores}
+
+
+def test_gains_are_differences_of_the_same_seed() -> None:
+    rows: list[Row] = [
+        row("a-rank-2-base", 0, **{"test loss": 3.0}),
+        row("a-rank-2-base", 1, **{"test loss": 5.0}),
+        row("a-rank-2-wide", 0, **{"test loss": 2.5}),
+        row("a-rank-2-wide", 1, **{"test loss": 4.5}),
+        row("a-rank-2-deep", 0, **{"test loss": 2.0}),
+        row("b-rank-3-base", 0, bits=4.0),
+        row("b-rank-3-wide", 0, bits=4.5),
+        {"setting": "exact-L2", "seed": None, "exact rank": 18},
+    ]
+    assert gain_rows(rows) == [
+        {
+            "family": "a-rank-2",
+            "wide gains": "0.5 ± 0",
+            "deep gains": "1",
+            "deep over wide": "0.5",
+        },
+        {"family": "b-rank-3", "wide gains": "-0.5", "deep gains": None, "deep over wide": None},
+    ]
