@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.layers.attention_cores import (
+from rankscope.layers.tunable_attention import (
     CoreMatrix,
     DenseCore,
     IdentityCore,

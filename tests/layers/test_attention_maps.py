@@ -1,6 +1,6 @@
 import torch
 
-from rankscope.layers.attention_maps import Maps, attend, join_heads, mix_values, split_heads
+from rankscope.layers.projected_attention import Maps, attend, join_heads, mix_values, split_heads
 
 
 def test_heads_are_neighbouring_features() -> None:

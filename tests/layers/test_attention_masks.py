@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import LayerError
-from rankscope.layers.attention_masks import merged_mask
+from rankscope.layers.projected_attention import merged_mask
 
 BATCH, NUM_MAPS, NUM_QUERIES, NUM_KEYS = SCORES = (2, 6, 3, 5)
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import LayerError
-from rankscope.layers.attention_projections import (
+from rankscope.layers.projected_attention import (
     AttentionOptions,
     fresh_projections,
     join_projections,

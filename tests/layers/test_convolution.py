@@ -8,8 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import LayerError
-from rankscope.layers.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
-from rankscope.layers.convolution_settings import ConvolutionSettings
+from rankscope.layers.convolution import (
+    ConvolutionSettings,
+    FactorizedConv,
+    FactorizedConv1d,
+    FactorizedConv2d,
+)
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format, Ranks, WeightShape
 from rankscope.layers.paths import Path

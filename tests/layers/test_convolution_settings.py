@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import LayerError
-from rankscope.layers.convolution_settings import ConvolutionSettings, check_convolution
+from rankscope.layers.convolution import ConvolutionSettings, check_convolution
 from rankscope.layers.formats.format import Window
 
 

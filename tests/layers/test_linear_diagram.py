@@ -7,9 +7,7 @@ from rankscope.diagrams.network import Network
 from rankscope.diagrams.parts import Index
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import WeightShape
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.linear_diagram import linear_steps
-from rankscope.layers.linear_layers import LinearLayer
+from rankscope.layers.linear import FactorizedLinear, LinearLayer, linear_steps
 
 SHAPE = WeightShape(8, 6)
 NAMES = [name for name, each in FORMATS.items() if each.refusal(SHAPE) is None]

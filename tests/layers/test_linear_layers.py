@@ -4,8 +4,7 @@ from torch import nn
 
 from rankscope.errors import LayerError
 from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.linear_layers import check_names, dense_linear, linear_of, prepared
+from rankscope.layers.linear import FactorizedLinear, check_names, dense_linear, linear_of, prepared
 
 SVD = FORMATS["svd"]
 

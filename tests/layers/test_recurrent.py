@@ -12,9 +12,12 @@ from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import WeightShape
 from rankscope.layers.linear import FactorizedLinear
 from rankscope.layers.paths import Path
-from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM
-from rankscope.layers.recurrent_layer import FactorizedRecurrent
-from rankscope.layers.recurrent_weights import split_weights
+from rankscope.layers.recurrent import (
+    FactorizedGRU,
+    FactorizedLSTM,
+    FactorizedRecurrent,
+    split_weights,
+)
 
 SVD = FORMATS["svd"]
 SETTINGS: list[dict[str, int | bool]] = [

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.layers.recurrent_weights import (
+from rankscope.layers.recurrent import (
     RecurrentSettings,
     dense_state,
     flat_weights,

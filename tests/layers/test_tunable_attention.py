@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError, TooLargeError
-from rankscope.layers.attention_cores import (
+from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.layers.linear import FactorizedLinear
+from rankscope.layers.projected_attention import AttentionOptions, fresh_projections
+from rankscope.layers.tunable_attention import (
     CoreMatrix,
     DenseCore,
     IdentityCore,
     LowRankCore,
     SkipLeftCore,
     SkipRightCore,
+    TunableAttention,
 )
-from rankscope.layers.attention_projections import AttentionOptions, fresh_projections
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.tunable_attention import TunableAttention
 
 FORMS: list[type[CoreMatrix]] = [DenseCore, LowRankCore, SkipLeftCore, SkipRightCore]
 BATCH_FIRST = AttentionOptions(batch_first=True)

@@ -72,7 +72,7 @@ def read_plan(path: Path) -> SavedPlan:
     Raises:
         ModelFileError: if the file cannot be read, or is not exactly what `to_json` writes.
     """
-    document = read_document(path)
+    document = _updated(read_document(path))
     try:
         saved = _saved(document)
         written = json.loads(saved.to_json())
@@ -89,10 +89,22 @@ def read_plan(path: Path) -> SavedPlan:
     return saved
 
 
+def _updated(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of version 1 in the words of version 2: a multiply-add counts as two flops."""
+    if document.get("version") != 1:
+        return document
+    document = {**document, "version": PLAN_VERSION}
+    for total in ("dense", "kept"):
+        costs = document.get(total)
+        if isinstance(costs, dict) and _is_integer(costs.get("flops")):
+            document[total] = {**costs, "flops": 2 * costs["flops"]}
+    return document
+
+
 def _saved(document: dict[str, Any]) -> SavedPlan:
     version = document["version"]
     if version != PLAN_VERSION:
-        raise ValueError(f"version {PLAN_VERSION} is read here, it has {_shown(version)}.")
+        raise ValueError(f"versions 1 and {PLAN_VERSION} are read here, it has {_shown(version)}.")
     plan = Plan(
         rows=tuple(
             _record(Row, row, f"layers[{at}]") for at, row in enumerate(_list(document["layers"]))

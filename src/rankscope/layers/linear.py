@@ -1,14 +1,19 @@
-"""A linear layer whose weight is kept as small cores."""
+"""A linear layer whose weight is kept as small cores, and what layers made of several need."""
+
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.network import Network, Step
+from rankscope.diagrams.parts import Index
 from rankscope.errors import LayerError
 from rankscope.layers.cores import CoreStore, checked_cores, random_cores
 from rankscope.layers.cp_components import CPComponents, cp_components
 from rankscope.layers.formats.format import Cores, Format, Ranks, WeightShape, Window
+from rankscope.layers.formats.plain import DENSE
+from rankscope.layers.layer_diagram import layer_steps, row_indices
 from rankscope.layers.paths import MergedWeight, Path, choose_path, wants_gradients
 
 _NO_WINDOW = Window()
@@ -126,7 +131,8 @@ class FactorizedLinear(nn.Module):
         if path is Path.CHAIN:
             cores = self.cores.tensors()
             return self.format.apply(inputs, cores, self.shape, _NO_WINDOW, self.bias)
-        return functional.linear(inputs, self._weight(path), self.bias)
+        weight = {"weight": self._weight(path)}
+        return DENSE.apply(inputs, weight, self.shape, _NO_WINDOW, self.bias)
 
     def to_dense(self) -> nn.Linear:
         """The linear layer that it stands for, by one einsum over the cores."""
@@ -155,9 +161,13 @@ class FactorizedLinear(nn.Module):
         """
         return cp_components(self.format.name, self.cores.tensors(), self.shape)[0]
 
-    def diagram(self) -> Diagram:
+    def weight_diagram(self) -> Diagram:
         """The weight as a network of its cores."""
         return self.format.diagram(self.shape, self.ranks)
+
+    def diagram(self, *rows: int) -> Network:
+        """The layer on inputs `x` (*rows, in_features); arrays are named as parameters are."""
+        return Network("linear", linear_steps("y", self, "x", rows=row_indices(rows)))
 
     def extra_repr(self) -> str:
         """Sizes, format, ranks, and what is kept."""
@@ -192,3 +202,67 @@ class FactorizedLinear(nn.Module):
 
     def _rebuilt(self) -> Tensor:
         return self.format.to_dense(self.cores.tensors(), self.shape)
+
+
+LinearLayer = nn.Linear | FactorizedLinear
+
+
+def linear_of(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """A linear layer with copies of a weight and a bias."""
+    # On "meta" nothing is allocated or drawn at random before the parameters are replaced.
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+    linear.weight = nn.Parameter(weight.detach().clone())
+    if bias is not None:
+        linear.bias = nn.Parameter(bias.detach().clone())
+    return linear
+
+
+def dense_linear(module: LinearLayer) -> nn.Linear:
+    """The dense layer that a linear layer, dense or factorized, stands for."""
+    return module if isinstance(module, nn.Linear) else module.to_dense()
+
+
+def check_names(who: str, given: Mapping[str, object], known: tuple[str, ...]) -> None:
+    """Refuse a choice for a weight that there is not.
+
+    Raises:
+        LayerError: with the first unknown name.
+    """
+    for name in given:
+        if name not in known:
+            raise LayerError(f"{who} has no weight {name!r}; choose among {', '.join(known)}.")
+
+
+def prepared(module: LinearLayer) -> Callable[[Tensor], Tensor]:
+    """The layer as a function that reads its cores once for all steps, and never builds them."""
+    if isinstance(module, nn.Linear):
+        return module
+    cores, bias = module.cores.tensors(), module.bias
+
+    def apply(inputs: Tensor) -> Tensor:
+        outputs = module.format.apply(inputs, cores, module.shape, _NO_WINDOW)
+        return outputs if bias is None else outputs + bias
+
+    return apply
+
+
+def linear_steps(
+    name: str, layer: LinearLayer, source: str, *, rows: tuple[Index, ...] = (), prefix: str = ""
+) -> tuple[Step, ...]:
+    """A linear layer, dense or factorized, as steps of a network of diagrams.
+
+    Args:
+        name: of the array that the last step makes, (*rows, out_features).
+        layer: whose cores, or whose weight, are drawn.
+        source: array of the inputs, (*rows, in_features).
+        rows: the indices of the inputs besides their features.
+        prefix: of the layer's arrays, which are named as its parameters are.
+    """
+    if isinstance(layer, nn.Linear):
+        chain = DENSE.chain(WeightShape.of(layer.weight), (), _NO_WINDOW, ())
+        cores = prefix
+    else:
+        chain = layer.format.chain(layer.shape, layer.ranks, _NO_WINDOW, ())
+        cores = f"{prefix}cores."
+    bias = None if layer.bias is None else f"{prefix}bias"
+    return layer_steps(name, chain, source, rows=rows, prefix=cores, bias=bias)
