@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rankscope.diagrams.module import to_module
+from rankscope.diagrams.search.methods import IN_ORDER
 from rankscope.errors import LayerError
 from rankscope.layers.convolution import (
     ConvolutionSettings,
@@ -14,6 +16,7 @@ from rankscope.layers.convolution import (
     FactorizedConv1d,
     FactorizedConv2d,
 )
+from rankscope.layers.cores import random_cores
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format, Ranks, WeightShape
 from rankscope.layers.paths import Path
@@ -92,6 +95,35 @@ def test_at_full_ranks_outputs_are_those_of_the_dense_convolution(
     rebuilt = layer.to_dense()
     assert ConvolutionSettings.of(rebuilt) == ConvolutionSettings.of(dense)
     torch.testing.assert_close(rebuilt.weight, dense.weight, rtol=0, atol=1e-10)
+
+
+@FORMAT
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_the_diagram_computes_the_layer(format: Format, data: st.DataObject) -> None:
+    dense = _draw_dense(data, data.draw(st.integers(1, 2)))
+    shape = _shape(dense)
+    if format.refusal(shape) is not None:
+        return
+    described = ConvolutionSettings.of(dense)
+    ranks = tuple(data.draw(st.integers(1, min(3, limit))) for limit in format.max_ranks(shape))
+    cores = random_cores(format, shape, ranks, groups=dense.groups, dtype=torch.float64)
+    kind = FactorizedConv1d if isinstance(dense, nn.Conv1d) else FactorizedConv2d
+    layer = kind(format, ranks, shape, described, cores, dense.bias, Path.CHAIN)
+    sizes = (11, 9)[: len(shape.kernel)]
+    inputs = torch.randn(2, dense.in_channels, *sizes, dtype=torch.float64)
+    arrays = dict(layer.named_parameters())
+    drawn = to_module(layer.diagram(2, *sizes), arrays, method=IN_ORDER)
+    torch.testing.assert_close(drawn(inputs), layer(inputs))
+    one = to_module(layer.diagram(*sizes), arrays)
+    torch.testing.assert_close(one(inputs[0]), layer(inputs[0]))
+
+
+def test_a_diagram_needs_the_positions() -> None:
+    layer = FactorizedConv2d.from_dense(nn.Conv2d(4, 4, 3), FORMATS["svd"], (2,))
+    told = r"wanted 2 position\(s\), or a batch and 2 position\(s\), got \(8,\)"
+    with pytest.raises(LayerError, match=told):
+        layer.diagram(8)
 
 
 @FORMAT

@@ -1,7 +1,6 @@
 """Padding and windows of convolutions."""
 
 import pytest
-import torch
 from torch import nn
 
 from rankscope.errors import LayerError
@@ -12,23 +11,21 @@ from rankscope.layers.formats.format import Window
 def test_even_kernels_are_padded_more_on_the_right() -> None:
     settings = ConvolutionSettings.of(nn.Conv1d(4, 4, 4, padding="same", dilation=3))
     assert settings.margins == ((4, 5),)
-    assert settings.pads_first
-    assert settings.window == Window((1,), (0,), (3,), 1)
-    assert settings.pad(torch.ones(1, 4, 2)).shape == (1, 4, 11)
+    assert settings.window == Window((1,), (4,), (3,), 1, padding_after=(5,))
+    assert settings.window.margins == settings.margins
 
 
 def test_zeros_on_both_sides_are_left_to_the_window() -> None:
     settings = ConvolutionSettings.of(nn.Conv2d(4, 4, (3, 5), padding="same", groups=2))
-    assert not settings.pads_first
     assert settings.window == Window((1, 1), (1, 2), (1, 1), 2)
-    inputs = torch.ones(1, 4, 2, 2)
-    assert settings.pad(inputs) is inputs
+    assert settings.window.paddings([0, 1]) == ([], [1, 2])
+    assert settings.window.paddings([1]) == ([], [0, 2])
 
 
 def test_nothing_is_padded_first_where_nothing_is_padded() -> None:
     valid = ConvolutionSettings.of(nn.Conv2d(4, 4, 3, padding="valid", padding_mode="circular"))
     assert valid.margins == ((0, 0), (0, 0))
-    assert not valid.pads_first
+    assert valid.window == Window((1, 1), (0, 0), (1, 1))
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_making_a_layer_of_cores_leaves_the_random_numbers_alone() -> None:
 
 
 def test_the_diagram_has_a_node_for_each_core() -> None:
-    diagram = _layer().diagram()
+    diagram = _layer().weight_diagram()
     assert [node.name for node in diagram.nodes] == ["right", "left"]
     assert diagram.output == ("t", "s")
 

@@ -25,8 +25,8 @@ def test_the_steps_of_a_linear_layer_compute_it(
         assert ranks is not None
         layer = FactorizedLinear(6, 8, FORMATS[name], ranks, bias=bias)
     layer = layer.double()
-    rows = None if num_rows is None else Index("n", num_rows)
-    network = Network("linear", linear_steps("y", layer, "x", prefix="own", rows=rows))
+    rows = () if num_rows is None else (Index("n", num_rows),)
+    network = Network("linear", linear_steps("y", layer, "x", prefix="own.", rows=rows))
     arrays = {f"own.{key}": value for key, value in layer.named_parameters()}
     drawn = to_module(network, arrays)
     inputs = torch.randn(*(() if num_rows is None else (num_rows,)), 6, dtype=torch.float64)

@@ -88,7 +88,7 @@ def _convolved(inputs: Tensor, weight: Tensor, window: Window) -> Tensor:
 
 
 @FORMAT_OR_DENSE
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_the_chain_is_the_layer_and_costs_what_the_format_counts(
     format: Format, data: st.DataObject
