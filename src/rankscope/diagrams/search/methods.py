@@ -97,7 +97,7 @@ class InOrder(Method):
 
     def path(self, problem: Problem) -> Path:
         last = len(problem.operands) - 1
-        # The product so far stands at the end of the list; its next factor moves ahead or up to it.
+        # What has been multiplied so far stands at the end of the list.
         if self.is_backward:
             return tuple((place - 1, place) for place in range(last, 0, -1))
         return ((0, 1), *((0, place) for place in range(last - 1, 0, -1)))

@@ -29,6 +29,7 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Role
 from rankscope.diagrams.search.methods import IN_ORDER, InOrder
 from rankscope.errors import LayerError
+from rankscope.layers.formats.errors import interpolated_errors
 
 Ranks = tuple[int, ...]
 Cores = Mapping[str, Tensor]
@@ -220,6 +221,16 @@ class Format(ABC):
         return None
 
     # What follows from it.
+
+    def estimated_errors(
+        self, shape: WeightShape, ladder: Sequence[Ranks], fit: Callable[[Ranks], float]
+    ) -> list[float]:
+        """Errors along a ladder, interpolated from a few fits, each of which returns its error."""
+        return interpolated_errors(
+            [self.num_parameters(shape, ranks) for ranks in ladder],
+            lambda place: fit(ladder[place]),
+            num_entries=shape.num_parameters,
+        )
 
     def check(self, shape: WeightShape, ranks: Ranks) -> None:
         """Refuse a weight that cannot be written so, and ranks that do not fit it.

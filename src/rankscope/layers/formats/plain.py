@@ -29,7 +29,7 @@ from rankscope.decompositions.truncation import Bonds, MaxBond
 from rankscope.decompositions.tucker_energy import TuckerEnergy, tucker_energy
 from rankscope.decompositions.tucker_form import decompose_tucker
 from rankscope.diagrams.parts import Index, IndexKind
-from rankscope.layers.formats.errors import interpolated_errors, tails, with_middle_cut
+from rankscope.layers.formats.errors import tails, with_middle_cut
 from rankscope.layers.formats.format import (
     KERNEL,
     Cores,
@@ -354,12 +354,10 @@ class CPFormat(PlainFormat):
         """Estimates, interpolated from a few short fits; `decompose` looks longer."""
         shape, tensor = WeightShape.of(weight), _three_way(weight)
         options = CPOptions(num_starts=1, max_sweeps=10, max_iterations=0, seed=seed)
-        return interpolated_errors(
-            [self.num_parameters(shape, ranks) for ranks in ladder],
-            lambda place: (
-                decompose_cp(tensor, MaxBond(ladder[place][0]), options=options).relative_error
-            ),
-            num_entries=shape.num_parameters,
+        return self.estimated_errors(
+            shape,
+            ladder,
+            lambda ranks: decompose_cp(tensor, MaxBond(ranks[0]), options=options).relative_error,
         )
 
     @property
@@ -505,7 +503,7 @@ def _train_error(energy: TuckerEnergy, ranks: Ranks) -> float:
 
 _TRAIN = TensorTrainFormat()
 
-SHORT_SWEEPS = 2  # sweeps of a fit that only estimates an error
+_SHORT_SWEEPS = 2  # of a fit that only estimates an error
 
 
 @dataclass(frozen=True)
@@ -558,14 +556,8 @@ class TensorRingFormat(PlainFormat):
     def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
         """Estimates, interpolated from a few short fits; `decompose` looks longer."""
         shape, tensor = WeightShape.of(weight), weight.movedim(0, -1)
-        return interpolated_errors(
-            [self.num_parameters(shape, ranks) for ranks in ladder],
-            lambda place: (
-                decompose_tensor_ring(
-                    tensor, Bonds(ladder[place]), sweeps=SHORT_SWEEPS, seed=seed
-                ).relative_error
-            ),
-            num_entries=shape.num_parameters,
+        return self.estimated_errors(
+            shape, ladder, lambda ranks: short_ring_error(tensor, ranks, seed=seed)
         )
 
     @property
@@ -575,3 +567,9 @@ class TensorRingFormat(PlainFormat):
     @property
     def output_core(self) -> str:
         return "output"
+
+
+def short_ring_error(tensor: Tensor, ranks: Ranks, *, seed: int) -> float:
+    """The error of a fit that is cut short; a longer one has at most that."""
+    ring = decompose_tensor_ring(tensor, Bonds(ranks), sweeps=_SHORT_SWEEPS, seed=seed)
+    return ring.relative_error

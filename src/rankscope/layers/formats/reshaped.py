@@ -30,7 +30,7 @@ from rankscope.decompositions.tucker_energy import TuckerEnergy, tucker_energy
 from rankscope.decompositions.tucker_form import decompose_tucker
 from rankscope.diagrams.parts import Index, IndexKind
 from rankscope.layers.formats.channel_factors import ChannelFactors, splitting_refusal
-from rankscope.layers.formats.errors import interpolated_errors, with_middle_cut
+from rankscope.layers.formats.errors import with_middle_cut
 from rankscope.layers.formats.format import (
     KERNEL,
     UNIT,
@@ -43,8 +43,8 @@ from rankscope.layers.formats.format import (
 )
 from rankscope.layers.formats.plain import (
     LARGEST_COMPONENT,
-    SHORT_SWEEPS,
     balanced_components,
+    short_ring_error,
 )
 
 IN, OUT, PLACES = "ijk", "abc", "z"
@@ -316,12 +316,10 @@ class ReshapedCPFormat(ReshapedFormat):
         """Estimates, interpolated from a few short fits; `decompose` looks longer."""
         shape, tensor = WeightShape.of(weight), self.paired(weight)
         options = CPOptions(num_starts=1, max_sweeps=10, max_iterations=0, seed=seed)
-        return interpolated_errors(
-            [self.num_parameters(shape, ranks) for ranks in ladder],
-            lambda place: (
-                decompose_cp(tensor, MaxBond(ladder[place][0]), options=options).relative_error
-            ),
-            num_entries=shape.num_parameters,
+        return self.estimated_errors(
+            shape,
+            ladder,
+            lambda ranks: decompose_cp(tensor, MaxBond(ranks[0]), options=options).relative_error,
         )
 
 
@@ -486,12 +484,6 @@ class ReshapedTensorRingFormat(ReshapedFormat):
     def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
         """Estimates, interpolated from a few short fits; `decompose` looks longer."""
         shape, tensor = WeightShape.of(weight), self.paired(weight)
-        return interpolated_errors(
-            [self.num_parameters(shape, ranks) for ranks in ladder],
-            lambda place: (
-                decompose_tensor_ring(
-                    tensor, Bonds(ladder[place]), sweeps=SHORT_SWEEPS, seed=seed
-                ).relative_error
-            ),
-            num_entries=shape.num_parameters,
+        return self.estimated_errors(
+            shape, ladder, lambda ranks: short_ring_error(tensor, ranks, seed=seed)
         )
