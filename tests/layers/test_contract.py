@@ -22,7 +22,7 @@ from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network
 from rankscope.diagrams.search.methods import IN_ORDER
 from rankscope.layers.attention import FactorizedMultiheadAttention
-from rankscope.layers.convolution import FactorizedConv1d, FactorizedConv2d
+from rankscope.layers.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
 from rankscope.layers.embedding import FactorizedEmbedding
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import BACKWARD, Format, Ranks, WeightShape
@@ -245,8 +245,9 @@ def _drawn(
         }
         return diagram(), {"x": inputs[0][0, 0], **state}, (inputs[0][:1, :1],)
     (given,) = inputs
-    if kind == "embedding" and isinstance(FORMATS[name], ReshapedFormat):
-        digits = FORMATS[name].digits(WeightShape(12, 8), given)
+    format = FORMATS[name]
+    if kind == "embedding" and isinstance(format, ReshapedFormat):
+        digits = format.digits(WeightShape(12, 8), given)
         named = {f"x_{place}": each for place, each in enumerate(digits, start=1)}
         return diagram(*given.shape), named, inputs
     sizes = (given.shape[0], *given.shape[2:]) if kind.startswith("conv") else given.shape
@@ -258,7 +259,10 @@ def _written(layer: nn.Module, part: str) -> tuple[Format, Ranks]:
         layer = layer.projections[part]
     elif isinstance(layer, FactorizedRecurrent):
         layer = layer.weight(part)
-    return (DENSE, ()) if isinstance(layer, nn.Linear) else (layer.format, layer.ranks)
+    if isinstance(layer, nn.Linear):
+        return DENSE, ()
+    assert isinstance(layer, FactorizedLinear | FactorizedConv | FactorizedEmbedding)
+    return layer.format, layer.ranks
 
 
 @KIND

@@ -225,8 +225,8 @@ def test_weights_that_are_not_finite_are_refused() -> None:
         FactorizedLinear.from_dense(linear, SVD, (4,))
 
 
-LINEAR_DIAGRAM_SHAPE = WeightShape(8, 6)
-NAMES = [name for name, each in FORMATS.items() if each.refusal(LINEAR_DIAGRAM_SHAPE) is None]
+SMALL_SHAPE = WeightShape(8, 6)
+NAMES = [name for name, each in FORMATS.items() if each.refusal(SMALL_SHAPE) is None]
 
 
 @pytest.mark.parametrize("name", [None, *NAMES])
@@ -237,7 +237,7 @@ def test_the_steps_of_a_linear_layer_compute_it(
 ) -> None:
     layer: LinearLayer = nn.Linear(6, 8, bias=bias)
     if name is not None:
-        ranks = FORMATS[name].largest_ranks(LINEAR_DIAGRAM_SHAPE, 48)
+        ranks = FORMATS[name].largest_ranks(SMALL_SHAPE, 48)
         assert ranks is not None
         layer = FactorizedLinear(6, 8, FORMATS[name], ranks, bias=bias)
     layer = layer.double()
@@ -248,9 +248,6 @@ def test_the_steps_of_a_linear_layer_compute_it(
     inputs = torch.randn(*(() if num_rows is None else (num_rows,)), 6, dtype=torch.float64)
     torch.testing.assert_close(drawn(inputs), layer(inputs))
     assert sum(p.numel() for p in drawn.parameters()) == sum(p.numel() for p in layer.parameters())
-
-
-LINEAR_LAYERS_SVD = FORMATS["svd"]
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -267,7 +264,7 @@ def test_a_layer_of_given_tensors_holds_copies(bias: bool) -> None:
 @pytest.mark.parametrize("bits", [None, 8])
 def test_a_prepared_layer_computes_the_same(bias: bool, bits: int | None) -> None:
     dense = nn.Linear(6, 4, bias=bias, dtype=torch.float64)
-    layer = FactorizedLinear.from_dense(dense, LINEAR_LAYERS_SVD, (2,))
+    layer = FactorizedLinear.from_dense(dense, SVD, (2,))
     if bits is not None:
         layer.quantize(bits)
     inputs = torch.randn(3, 6, dtype=torch.float64)

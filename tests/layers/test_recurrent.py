@@ -340,7 +340,7 @@ def test_walks_stop_where_a_sample_ends(is_reverse: bool) -> None:
         assert last.tolist() == [[123.0], [12.0]]
 
 
-RECURRENT_WEIGHTS_ALL: list[nn.RNNBase] = [
+LAYERS: list[nn.RNNBase] = [
     nn.LSTM(3, 4),
     nn.LSTM(3, 4, num_layers=2, bidirectional=True, proj_size=2),
     nn.LSTM(3, 4, bias=False, proj_size=1),
@@ -348,13 +348,13 @@ RECURRENT_WEIGHTS_ALL: list[nn.RNNBase] = [
 ]
 
 
-@pytest.mark.parametrize("dense", RECURRENT_WEIGHTS_ALL, ids=str)
+@pytest.mark.parametrize("dense", LAYERS, ids=str)
 def test_names_are_those_of_pytorch_in_its_order(dense: nn.RNNBase) -> None:
     wanted = [name for name, _ in dense.named_parameters() if name.startswith("weight")]
     assert list(RecurrentSettings.of(dense).weight_names) == wanted
 
 
-@pytest.mark.parametrize("dense", RECURRENT_WEIGHTS_ALL, ids=str)
+@pytest.mark.parametrize("dense", LAYERS, ids=str)
 def test_the_state_of_what_was_split_is_the_same(dense: nn.RNNBase) -> None:
     wanted, got = dense.state_dict(), dense_state(split_weights(dense))
     assert wanted.keys() == got.keys()
@@ -363,7 +363,7 @@ def test_the_state_of_what_was_split_is_the_same(dense: nn.RNNBase) -> None:
     assert not shared & {tensor.data_ptr() for tensor in got.values()}
 
 
-@pytest.mark.parametrize("dense", RECURRENT_WEIGHTS_ALL, ids=str)
+@pytest.mark.parametrize("dense", LAYERS, ids=str)
 def test_flat_weights_are_in_the_order_of_the_fused_kernel(dense: nn.RNNBase) -> None:
     linears = split_weights(dense)
     weights = {name: linear.weight for name, linear in linears.items()}
@@ -373,7 +373,7 @@ def test_flat_weights_are_in_the_order_of_the_fused_kernel(dense: nn.RNNBase) ->
 
 
 def test_sizes_follow_from_the_settings() -> None:
-    settings = RecurrentSettings.of(RECURRENT_WEIGHTS_ALL[1])
+    settings = RecurrentSettings.of(LAYERS[1])
     assert (settings.num_directions, settings.out_size) == (2, 2)
     assert (RecurrentSettings(3, 4).num_directions, RecurrentSettings(3, 4).out_size) == (1, 4)
     runs = [("l0", False), ("l0_reverse", True), ("l1", False), ("l1_reverse", True)]

@@ -258,17 +258,7 @@ def test_a_core_of_another_size_is_refused() -> None:
         layer(*[torch.zeros(2, 3, 6)] * 3)
 
 
-ATTENTION_CORES_FORMS: list[type[CoreMatrix]] = [
-    DenseCore,
-    LowRankCore,
-    SkipLeftCore,
-    SkipRightCore,
-]
-
-
-def _attention_cores_drawn(
-    form: type[CoreMatrix], num_heads: int, head_size: int, seed: int
-) -> CoreMatrix:
+def _drawn_core(form: type[CoreMatrix], num_heads: int, head_size: int, seed: int) -> CoreMatrix:
     draw = torch.Generator().manual_seed(seed)
     core = form.of_heads(num_heads, head_size).double()
     with torch.no_grad():
@@ -279,7 +269,7 @@ def _attention_cores_drawn(
 
 @settings(deadline=None, max_examples=60)
 @given(
-    form=st.sampled_from([*ATTENTION_CORES_FORMS, IdentityCore]),
+    form=st.sampled_from([*FORMS, IdentityCore]),
     num_heads=st.integers(1, 3),
     head_size=st.integers(1, 3),
     seed=st.integers(0, 2**16),
@@ -289,7 +279,7 @@ def test_scores_of_every_form_are_those_of_its_matrix(
 ) -> None:
     if form is IdentityCore:
         num_heads, head_size = num_heads * head_size, 1
-    core = _attention_cores_drawn(form, num_heads, head_size, seed)
+    core = _drawn_core(form, num_heads, head_size, seed)
     draw = torch.Generator().manual_seed(seed + 1)
     channels = num_heads * head_size
     query = torch.randn(2, 4, channels, generator=draw, dtype=torch.float64)
@@ -302,14 +292,14 @@ def test_scores_of_every_form_are_those_of_its_matrix(
     torch.testing.assert_close(scores.repeat_interleave(channels // core.num_maps, 1), wanted)
 
 
-@pytest.mark.parametrize("form", ATTENTION_CORES_FORMS)
+@pytest.mark.parametrize("form", FORMS)
 def test_the_core_of_heads_joins_the_channels_of_each_head(form: type[CoreMatrix]) -> None:
     matrix = form.of_heads(3, 2).matrix()
     heads = torch.arange(6) // 2
     assert torch.equal(matrix, (heads[:, None] == heads).float())
 
 
-@pytest.mark.parametrize("form", ATTENTION_CORES_FORMS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("num_heads", "head_size"), [(1, 5), (3, 2), (8, 4)])
 def test_the_stable_rank_is_the_number_of_heads(
     form: type[CoreMatrix], num_heads: int, head_size: int
@@ -331,7 +321,7 @@ def test_each_form_has_the_parameters_of_its_table(form: type[CoreMatrix], count
 
 
 def test_each_form_prints_its_sizes() -> None:
-    shown = [repr(form.of_heads(3, 2)) for form in ATTENTION_CORES_FORMS]
+    shown = [repr(form.of_heads(3, 2)) for form in FORMS]
     assert shown == [
         "DenseCore(num_channels=6)",
         "LowRankCore(num_channels=6, matrix_rank=3)",

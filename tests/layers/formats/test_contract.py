@@ -38,7 +38,8 @@ MODES = st.sampled_from(("zeros", "circular", "reflect", "replicate"))
 
 def _shape(data: st.DataObject, format: Format) -> WeightShape:
     takes_matrices = format.refusal(WeightShape(8, 6)) is None
-    kernels = st.just([]) | KERNELS if takes_matrices else KERNELS.filter(lambda k: max(k) > 1)
+    large = KERNELS.filter(lambda kernel: max(kernel) > 1)
+    kernels: st.SearchStrategy[list[int]] = st.just([]) | KERNELS if takes_matrices else large
     out_size, in_size, kernel = data.draw(st.tuples(OUT_SIZES, IN_SIZES, kernels))
     return WeightShape(out_size, in_size, tuple(kernel))
 
