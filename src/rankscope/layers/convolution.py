@@ -7,20 +7,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Network
 from rankscope.errors import LayerError
-from rankscope.layers.cores import CoreStore, checked_cores
-from rankscope.layers.cp_components import CPComponents, cp_components
+from rankscope.layers.cores import checked_cores
+from rankscope.layers.factorized import FactorizedLayer
 from rankscope.layers.formats.format import Format, Ranks, WeightShape, Window
-from rankscope.layers.formats.plain import DENSE
 from rankscope.layers.layer_diagram import layer_steps, row_indices
-from rankscope.layers.paths import MergedWeight, Path, choose_path, wants_gradients
-
-# What a traced graph is made for: sizes may be unknown then, and one path must serve them all.
-TRACED_PLACES = 16
-TRACED_BATCH = 16
-
+from rankscope.layers.paths import Path
 
 REFUSED = {
     nn.ConvTranspose1d: "transposed convolutions are not factorized: their kernel runs backwards",
@@ -113,7 +106,7 @@ def check_convolution(dense: nn.Module, wanted: type[nn.Conv1d] | type[nn.Conv2d
         )
 
 
-class FactorizedConv(nn.Module):
+class FactorizedConv(FactorizedLayer):
     """What convolutions of one and two positions share; see `FactorizedConv2d`.
 
     Args:
@@ -138,17 +131,9 @@ class FactorizedConv(nn.Module):
         bias: Tensor | None = None,
         path: Path | None = None,
     ) -> None:
-        super().__init__()
-        self.format, self.ranks, self.shape, self.settings = format, ranks, shape, settings
-        self.cores = CoreStore(checked_cores(format, shape, ranks, cores, groups=settings.groups))
-        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
-        self.path = path
-        places = (TRACED_PLACES,) * len(shape.kernel)
-        self._window = settings.window
-        self._traced_path = choose_path(
-            format, shape, ranks, self._window, places, TRACED_BATCH, training=True
-        )
-        self._merged = MergedWeight()
+        checked = checked_cores(format, shape, ranks, cores, groups=settings.groups)
+        super().__init__(format, ranks, shape, settings.window, checked, bias, path)
+        self.settings = settings
 
     @classmethod
     def from_dense(
@@ -176,12 +161,7 @@ class FactorizedConv(nn.Module):
         if inputs.ndim == order + 1:
             return self.forward(inputs[None])[0]
         self._check_inputs(inputs)
-        path = self._path_for(inputs)
-        if path is Path.CHAIN:
-            cores = self.cores.tensors()
-            return self.format.apply(inputs, cores, self.shape, self._window, self.bias)
-        weight = {"weight": self._weight(path)}
-        return DENSE.apply(inputs, weight, self.shape, self._window, self.bias)
+        return self.outputs(inputs)
 
     def to_dense(self) -> nn.Conv1d | nn.Conv2d:
         """The dense convolution with the rebuilt kernel."""
@@ -193,27 +173,10 @@ class FactorizedConv(nn.Module):
             device="meta",
             **self.settings.arguments(),
         )
-        dense.weight = nn.Parameter(self._rebuilt().detach().clone())
+        dense.weight = nn.Parameter(self.rebuilt().detach().clone())
         if self.bias is not None:
             dense.bias = nn.Parameter(self.bias.detach().clone())
         return dense.train(self.training)
-
-    def quantize(self, bits: int) -> None:
-        """Keep the cores as integers of 8 or 4 bits; they no longer train."""
-        self.cores.quantize(bits)
-
-    def normalized(self) -> CPComponents:
-        """Of a CP layer: its components as weights and unit vectors, largest first.
-
-        Raises:
-            LayerError: if the format is another one, or there are groups.
-        """
-        name, cores = self.format.name, self.cores.tensors()
-        return cp_components(name, cores, self.shape, self.settings.groups)[0]
-
-    def weight_diagram(self) -> Diagram:
-        """The kernel of one group as a network of its cores."""
-        return self.format.diagram(self.shape, self.ranks)
 
     def diagram(self, *sizes: int) -> Network:
         """The layer on inputs `x`; arrays are named as parameters are.
@@ -237,12 +200,6 @@ class FactorizedConv(nn.Module):
         return Network(
             "convolution", layer_steps("y", chain, "x", rows=rows, prefix="cores.", bias=bias)
         )
-
-    def train(self, mode: bool = True) -> "FactorizedConv":
-        """See `nn.Module.train`; a merged kernel is forgotten."""
-        self._merged.clear()
-        super().train(mode)
-        return self
 
     def extra_repr(self) -> str:
         """Channels, kernel and what is not usual of the settings; format and ranks."""
@@ -269,41 +226,6 @@ class FactorizedConv(nn.Module):
                 f"{type(self).__name__}: wanted inputs (batch, {channels}, and {order} "
                 f"position(s)), got {tuple(inputs.shape)}."
             )
-
-    def _path_for(self, inputs: Tensor) -> Path:
-        """The path asked for or estimated; merged weights are rebuilt where they cannot be kept."""
-        tracing = torch.compiler.is_compiling()
-        keeps = not (tracing or self.training or wants_gradients(self.cores.parameters()))
-        if self.path is not None:
-            return Path.REBUILT if self.path is Path.MERGED and not keeps else self.path
-        if tracing:
-            return self._traced_path
-        # Batches of about the same size share an estimate.
-        batch = 1 << (max(inputs.shape[0], 1) - 1).bit_length()
-        places = tuple(inputs.shape[2:])
-        return choose_path(
-            self.format, self.shape, self.ranks, self._window, places, batch, training=not keeps
-        )
-
-    def _weight(self, path: Path) -> Tensor:
-        if path is Path.REBUILT:
-            return self._rebuilt()
-        held = (*self.cores.parameters(), *self.cores.buffers())
-        return self._merged.of(held, self._rebuilt)
-
-    def _rebuilt(self) -> Tensor:
-        cores, groups = self.cores.tensors(), self.settings.groups
-        if groups == 1:
-            return self.format.to_dense(cores, self.shape)
-        parts = {name: core.chunk(groups) for name, core in cores.items()}
-        return torch.cat(
-            [
-                self.format.to_dense(
-                    {name: part[group] for name, part in parts.items()}, self.shape
-                )
-                for group in range(groups)
-            ]
-        )
 
 
 class FactorizedConv1d(FactorizedConv):

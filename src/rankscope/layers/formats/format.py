@@ -15,8 +15,8 @@ of it up. A format costs what `rankscope.diagrams.cost` counts for these, contra
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -286,8 +286,8 @@ class Format(ABC):
 
     def num_parameters(self, shape: WeightShape, ranks: Ranks) -> int:
         """How many numbers the cores hold together, for one group."""
-        self.check(shape, ranks)
-        return _weight_formula(self, shape).parameters(self._ranks(shape, ranks))
+        sizes = self._ranks(shape, ranks)
+        return _weight_formula(self, shape).parameters(sizes)
 
     def flops(
         self,
@@ -328,19 +328,10 @@ class Format(ABC):
 
     def diagram(self, shape: WeightShape, ranks: Ranks) -> Diagram:
         """The weight as a network of its cores; open indices are those of the weight."""
-        sizes = self.sizes(shape, ranks)
-        named = {leg: self.index(leg, size) for leg, size in sizes.items() if leg != UNIT}
-        legs = self.legs(shape)
-        held = {leg for core in legs.values() for leg in core}
-        return Diagram(
-            self.name,
-            tuple(index for leg, index in named.items() if leg in held),
-            tuple(
-                Node(name, tuple(named[leg].name for leg in core if leg != UNIT), Role.CORE)
-                for name, core in legs.items()
-            ),
-            output=tuple(named[leg].name for leg in self._weight_legs(shape)),
-        )
+        named = self._named(shape, ranks)
+        nodes = [_core(name, legs, named) for name, legs in self.legs(shape).items()]
+        output = tuple(named[leg].name for leg in self._weight_legs(shape))
+        return self._assembled(named.values(), nodes, output)
 
     def chain(
         self,
@@ -357,37 +348,25 @@ class Format(ABC):
         several. A position of the kernel with one place belongs to the first core whichever core
         stores it: the sooner it is strided over, the less is left to compute.
         """
-        sizes = self.sizes(shape, ranks)
         positions = range(len(shape.kernel))
         after = window.output_sizes(input_sizes, shape.kernel) if shape.kernel else ()
-        named = {leg: self.index(leg, size) for leg, size in sizes.items() if leg != UNIT}
-        group = (Index(GROUP, window.groups),) if window.groups > 1 else ()
-        held = self._moved_legs(shape)
-        shown = {leg for core in held.values() for leg in core}
+        named = self._named(shape, ranks)
+        named |= {KERNEL[p]: _place(KERNEL[p], shape.kernel[p]) for p in positions}
+        ahead = (GROUP,) if window.groups > 1 else ()
+        outputs, inputs = (tuple(named[leg].name for leg in legs) for legs in self.open_legs(shape))
+        entering, leaving = (names[: len(positions)] for names in (_ENTERING, _LEAVING))
+        nodes = [Node("x", (BATCH, *ahead, *inputs, *entering), Role.DATA)]
+        for name, legs in self._moved_legs(shape).items():
+            core = _core(name, legs, named)
+            nodes.append(replace(core, indices=(*ahead, *core.indices)))
         indices = (
             Index(BATCH, batch, kind=IndexKind.BATCH),
-            *group,
-            *(index for leg, index in named.items() if leg in shown and leg not in KERNEL),
-            *(Index(KERNEL[p], shape.kernel[p], kind=IndexKind.SPACE) for p in positions),
-            *(Index(_ENTERING[p], input_sizes[p], kind=IndexKind.SPACE) for p in positions),
-            *(Index(_LEAVING[p], after[p], kind=IndexKind.SPACE) for p in positions),
+            Index(GROUP, window.groups),
+            *named.values(),
+            *map(_place, (*entering, *leaving), (*input_sizes, *after)),
         )
-        names = {leg: index.name for leg, index in named.items()} | {leg: leg for leg in KERNEL}
-        outputs, inputs = (tuple(names[leg] for leg in part) for part in self.open_legs(shape))
-        ahead = tuple(index.name for index in group)
-        return Diagram(
-            self.name,
-            indices,
-            (
-                Node("x", (BATCH, *ahead, *inputs, *_ENTERING[: len(positions)]), Role.DATA),
-                *(
-                    Node(name, (*ahead, *(names[leg] for leg in core)), Role.CORE)
-                    for name, core in held.items()
-                ),
-            ),
-            (BATCH, *ahead, *outputs, *_LEAVING[: len(positions)]),
-            tuple(self._convolution(window, p) for p in positions),
-        )
+        convolutions = tuple(self._convolution(window, place) for place in positions)
+        return self._assembled(indices, nodes, (BATCH, *ahead, *outputs, *leaving), convolutions)
 
     def row_chain(self, shape: WeightShape, ranks: Ranks, count: int = 1) -> Diagram:
         """Rows of a matrix, looked up in every core that holds outputs; contracted backwards.
@@ -395,27 +374,35 @@ class Format(ABC):
         The integers are `x`, or `x_1`, `x_2`, ... where the outputs are cut in factors: the digits
         of the row's number.
         """
-        sizes, (outputs, inputs) = self.sizes(shape, ranks), self.open_legs(shape)
-        named = {leg: self.index(leg, size) for leg, size in sizes.items() if leg != UNIT}
+        named, (outputs, inputs) = self._named(shape, ranks), self.open_legs(shape)
         nodes: list[Node] = []
-        for name, core in self.legs(shape).items():
+        for name, legs in self.legs(shape).items():
             for place, leg in enumerate(outputs, start=1):
-                if leg in core:
+                if leg in legs:
                     digit = "x" if len(outputs) == 1 else f"x_{place}"
                     picked = (BATCH, named[leg].name)
                     nodes.append(Node(digit, picked, Role.DATA, is_one_hot=True))
-            held = tuple(named[leg].name for leg in core if leg != UNIT)
-            nodes.append(Node(name, held, Role.CORE))
-        shown = {index for node in nodes for index in node.indices}
-        return Diagram(
-            self.name,
-            (
-                Index(BATCH, count, kind=IndexKind.BATCH),
-                *(index for index in named.values() if index.name in shown),
-            ),
-            tuple(nodes),
-            (BATCH, *(named[leg].name for leg in inputs)),
-        )
+            nodes.append(_core(name, legs, named))
+        indices = (Index(BATCH, count, kind=IndexKind.BATCH), *named.values())
+        return self._assembled(indices, nodes, (BATCH, *(named[leg].name for leg in inputs)))
+
+    def _named(self, shape: WeightShape, ranks: Ranks) -> dict[str, Index]:
+        """Every index of the cores as diagrams show it."""
+        sizes = self.sizes(shape, ranks)
+        return {leg: self.index(leg, size) for leg, size in sizes.items() if leg != UNIT}
+
+    def _assembled(
+        self,
+        indices: Iterable[Index],
+        nodes: Sequence[Node],
+        output: tuple[str, ...],
+        convolutions: tuple[Convolution, ...] = (),
+    ) -> Diagram:
+        """A diagram with those of the indices that something holds."""
+        held = {name for node in nodes for name in node.indices}
+        held |= {name for convolution in convolutions for name in convolution.indices}
+        shown = tuple(index for index in indices if index.name in held)
+        return Diagram(self.name, shown, tuple(nodes), output, convolutions)
 
     def _weight_legs(self, shape: WeightShape) -> tuple[str, ...]:
         """Outputs, inputs, and positions of the kernel that some core holds."""
@@ -462,6 +449,7 @@ class Format(ABC):
         )
 
     def _ranks(self, shape: WeightShape, ranks: Ranks) -> dict[str, int]:
+        self.check(shape, ranks)
         return dict(zip(self.bonds(shape), ranks, strict=True))
 
 
@@ -487,6 +475,14 @@ def _row_formula(format: Format, shape: WeightShape) -> CostFormula:
 
 def _ones(format: Format, shape: WeightShape) -> Ranks:
     return (1,) * len(format.max_ranks(shape))
+
+
+def _core(name: str, legs: tuple[str, ...], named: Mapping[str, Index]) -> Node:
+    return Node(name, tuple(named[leg].name for leg in legs if leg != UNIT), Role.CORE)
+
+
+def _place(name: str, size: int) -> Index:
+    return Index(name, size, kind=IndexKind.SPACE)
 
 
 def even_cores(
