@@ -104,7 +104,7 @@ def test_a_menu_holds_the_dense_weight_first_and_counts_what_runs(grouped: Site)
     kitchen = Kitchen((FORMATS["svd"], FORMATS["r-cp"]), bits=(None, 8), num_steps=6)
     menu = kitchen.menu(Task(grouped, (Call(5, (10, 9)),), Weighing(multiplier=3.0)))
     assert menu.dense.format is None
-    assert menu.dense.costs.flops == 5 * 90 * grouped.weight.numel()
+    assert menu.dense.costs.flops == 2 * 5 * 90 * grouped.weight.numel()
     assert menu.dense.costs.parameters == grouped.weight.numel() + 8
     for candidate in menu.candidates[1:]:
         assert candidate.costs.bytes < menu.dense.costs.bytes

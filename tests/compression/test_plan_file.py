@@ -76,7 +76,7 @@ def write(path: Path, content: object) -> Path:
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (["version"], 2, "version 1 is read here, it has 2"),
+        (["version"], 3, "versions 1 and 2 are read here, it has 3"),
         (["layers"], {}, "at layers: wanted a list, .*, got an object with 0 keys"),
         (["layers", 0], 3, r"at layers\[0\]: wanted an object with name, .*, got 3"),
         (
@@ -125,3 +125,13 @@ def test_a_number_that_is_not_finite_is_not_written() -> None:
     endless = Plan((), Budget(0.5), Costs(1, 1, 1, float("inf")), Costs(1, 1, 1))
     with pytest.raises(CompressionError, match=r"JSON has no word for: .*not JSON compliant"):
         SavedPlan(endless, WeightsSeal.of(b""), None).to_json()
+
+
+def test_a_plan_of_version_1_counted_multiply_adds_once(tmp_path: Path) -> None:
+    content = document()
+    now = read_plan(write(tmp_path / "plan.json", content)).plan
+    old = {**content, "version": 1, "dense": {**content["dense"], "flops": 35}}
+    read = read_plan(write(tmp_path / "old.json", old)).plan
+    assert read.dense.flops == 70
+    assert read.kept.flops == 2 * now.kept.flops
+    assert read.rows == now.rows

@@ -31,7 +31,7 @@ def test_totals_are_those_of_the_models() -> None:
     assert totals["parameters"].ratio == kept / 2632
     assert (totals["bytes"].dense, totals["bytes"].kept) == (4 * 2632, 4 * kept)
     # Of two samples, each multiplied by 32 x 64 and 64 x 8.
-    assert totals["flops"].dense == 2 * (32 * 64 + 64 * 8)
+    assert totals["flops"].dense == 2 * 2 * (32 * 64 + 64 * 8)
     assert totals["flops"].kept < totals["flops"].dense
     assert report.layers == compressed.plan.rows
     assert (report.latencies, report.scores) == ((), ())

@@ -6,9 +6,10 @@ from torch import Tensor, nn
 
 from rankscope.compression.latency import Stopwatch
 from rankscope.compression.sites import read_sites
-from rankscope.compression.usage import Call, Usage, dense_flops, factorized_flops, observe
+from rankscope.compression.usage import Call, Usage, flops, observe
 from rankscope.errors import CompressionError
 from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.layers.formats.plain import DENSE
 
 
 def usage_of(model: nn.Module, *example: Tensor) -> Usage:
@@ -25,9 +26,8 @@ def test_every_kind_of_layer_is_counted_on_its_own_inputs() -> None:
     assert usage_of(convolution, images).calls == {"": (Call(2, (8, 9)),)}
     turned = images.contiguous(memory_format=torch.channels_last)
     assert usage_of(convolution, turned).calls == {"": (Call(2, (8, 9), channels_last=True),)}
-    # Where the layer pads first, the window moves over the padded sizes.
     same = nn.Conv2d(4, 4, (3, 5), padding="same", padding_mode="circular")
-    assert usage_of(same, images).calls == {"": (Call(2, (10, 13)),)}
+    assert usage_of(same, images).calls == {"": (Call(2, (8, 9)),)}
     assert usage_of(nn.Conv1d(4, 4, 3), torch.zeros(4, 8)).calls == {"": (Call(1, (8,)),)}
     attention = nn.MultiheadAttention(4, 2, batch_first=True)
     query, key = torch.zeros(2, 3, 4), torch.zeros(2, 5, 4)
@@ -64,17 +64,17 @@ def test_flops_are_those_of_all_calls_and_of_what_lies_between() -> None:
     usage = usage_of(model, torch.zeros(3, 4))
     assert usage.calls == {"used": (Call(3), Call(3))}
     assert "unused" not in usage.reached
-    assert usage.other_flops == 3 * 4 * 3
+    # A multiply-add is two operations, and there are two calls.
+    assert usage.other_flops == 2 * 3 * 4 * 3
     (used, _) = read_sites(model).sites
-    assert dense_flops(used, usage.calls["used"]) == 2 * 3 * 16
-    svd = FORMATS["svd"]
-    assert factorized_flops(used, svd, (1,), usage.calls["used"]) == 2 * 3 * 8
+    assert flops(used, DENSE, (), usage.calls["used"]) == 2 * 2 * 3 * 16
+    assert flops(used, FORMATS["svd"], (1,), usage.calls["used"]) == 2 * 2 * 3 * 8
 
 
 def test_looking_up_takes_no_products_dense_and_few_factorized() -> None:
     (site,) = read_sites(nn.Embedding(50, 8)).sites
-    assert dense_flops(site, (Call(10),)) == 0
-    assert factorized_flops(site, FORMATS["svd"], (3,), (Call(10),)) == 10 * 3 * 8
+    assert flops(site, DENSE, (), (Call(10),)) == 0
+    assert flops(site, FORMATS["svd"], (3,), (Call(10),)) == 10 * 2 * 3 * 8
 
 
 def test_an_example_that_does_not_fit_is_refused_with_its_shape() -> None:
@@ -99,6 +99,8 @@ def test_hooks_are_gone_and_the_mode_is_back_after_watching() -> None:
         (nn.Embedding(20, 8), Call(6), "svd", (2,)),
         (nn.Conv1d(8, 8, 3, groups=2), Call(2, (9,)), "svd", (2,)),
         (nn.Conv2d(8, 8, 3, stride=2, padding=1), Call(2, (9, 7)), "tucker", (2, 3)),
+        (nn.Conv1d(8, 8, 4, padding="same"), Call(2, (9,)), "svd", (2,)),
+        (nn.Conv1d(8, 8, 3, padding=1, padding_mode="circular"), Call(2, (9,)), "svd", (2,)),
     ],
 )
 def test_every_kind_of_weight_can_be_timed(

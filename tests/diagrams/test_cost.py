@@ -3,13 +3,18 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rankscope.diagrams.contraction import Exhaustive
-from rankscope.diagrams.cost import cost
+from rankscope.diagrams.contraction import Exhaustive, InOrder
+from rankscope.diagrams.cost import cost, cost_formula
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.search.methods import IN_ORDER
+from rankscope.diagrams.search.problem import Problem
+from rankscope.errors import ContractionError, SizeError
 
 
 def indices(**sizes: int) -> tuple[Index, ...]:
@@ -210,3 +215,72 @@ def test_a_cost_prints_one_line_and_is_plain_json() -> None:
         isinstance(read[key], int)
         for key in ("parameters", "flops", "largest_intermediate", "peak_memory")
     )
+
+
+def _tucker(channels: int, rank: int) -> Diagram:
+    return Diagram(
+        "tucker",
+        indices(n=2, s=channels, h=9, u=3, p=rank, q=rank + 1, t=5, x=4),
+        (
+            Node("X", ("n", "s", "h"), Role.DATA),
+            Node("A", ("p", "s")),
+            Node("B", ("q", "p", "u"), Role.CORE),
+            Node("C", ("t", "q")),
+        ),
+        ("n", "t", "x"),
+        (Convolution("rows", "h", "u", "x", 2),),
+    )
+
+
+@settings(deadline=None)
+@given(channels=st.integers(1, 9), rank=st.integers(1, 9))
+def test_a_formula_of_one_plan_is_the_cost_at_all_sizes(channels: int, rank: int) -> None:
+    formula = cost_formula(_tucker(3, 2), IN_ORDER)
+    sizes = {"s": channels, "p": rank, "q": rank + 1}
+    counted = cost(_tucker(channels, rank), IN_ORDER)
+    assert formula.flops(sizes) == counted.flops
+    assert formula.parameters(sizes) == counted.parameters
+    assert formula.intermediates(sizes) == 2 * (rank * 9 + (rank + 1) * 4)
+
+
+def test_a_formula_looks_up_for_nothing_and_counts_a_shared_array_once() -> None:
+    diagram = Diagram(
+        "rows",
+        indices(n=4, v=10, r=3, o=5, m=10),
+        (
+            Node("x", ("n", "v"), Role.DATA, is_one_hot=True),
+            Node("E", ("v", "r")),
+            Node("again", ("m", "r"), array="E"),
+            Node("y", ("m", "o"), Role.DATA),
+        ),
+        ("n", "o"),
+    )
+    formula, counted = cost_formula(diagram), cost(diagram)
+    assert (formula.flops({}), formula.parameters({})) == (counted.flops, counted.parameters)
+
+
+@pytest.mark.parametrize("name", ["h", "missing"])
+def test_a_formula_refuses_sizes_that_are_not_free(name: str) -> None:
+    formula = cost_formula(_tucker(3, 2), IN_ORDER)
+    told = rf"no free index '{name}' to give the size 7; choose among n, s, p, q, t"
+    with pytest.raises(SizeError, match=told):
+        formula.flops({name: 7})
+
+
+def test_an_order_that_no_convolution_can_follow_is_refused() -> None:
+    diagram = Diagram(
+        "turned",
+        indices(h=9, u=3, x=7, o=5),
+        (Node("K", ("u",)), Node("M", ("x", "o")), Node("X", ("h",), Role.DATA)),
+        ("o",),
+        (Convolution("rows", "h", "u", "x"),),
+    )
+    assert cost(diagram).flops > 0
+    with pytest.raises(ContractionError, match=r"joins 'K' and 'M', operands \(0, 1\) of 3; use"):
+        cost(diagram, IN_ORDER)
+
+
+def test_in_order_is_one_after_the_other_from_either_end() -> None:
+    problem = Problem(((0, 1), (1, 2), (2, 3), (3, 4)), (0, 4), (2, 2, 2, 2, 2))
+    assert InOrder().path(problem) == ((0, 1), (0, 2), (0, 1))
+    assert InOrder(is_backward=True).path(problem) == ((2, 3), (1, 2), (0, 1))

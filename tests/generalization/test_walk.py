@@ -14,7 +14,7 @@ from rankscope.errors import RobustnessError, UnsupportedModuleError
 from rankscope.generalization.walk import read_walk
 from rankscope.layers.convolution import FactorizedConv2d
 from rankscope.layers.cp_layers import CPConv2d, CPLinear
-from rankscope.layers.formats.svd_format import SVDFormat
+from rankscope.layers.formats.plain import SVDFormat
 
 
 def test_running_a_walk_gives_what_the_model_gives() -> None:

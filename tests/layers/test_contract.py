@@ -15,14 +15,22 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from rankscope.compression.sites import read_sites
+from rankscope.compression.usage import flops, observe
+from rankscope.diagrams.cost import cost
+from rankscope.diagrams.module import to_module
+from rankscope.diagrams.network import Network
+from rankscope.diagrams.search.methods import IN_ORDER
 from rankscope.layers.attention import FactorizedMultiheadAttention
-from rankscope.layers.convolution import FactorizedConv1d, FactorizedConv2d
+from rankscope.layers.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
 from rankscope.layers.embedding import FactorizedEmbedding
 from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, Ranks, WeightShape
+from rankscope.layers.formats.format import BACKWARD, Format, Ranks, WeightShape
+from rankscope.layers.formats.plain import DENSE
+from rankscope.layers.formats.reshaped import ReshapedFormat
 from rankscope.layers.linear import FactorizedLinear
 from rankscope.layers.paths import Path
-from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM
+from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM, FactorizedRecurrent
 
 KERNEL_FORMATS = tuple(FORMATS)
 MATRIX_FORMATS = tuple(
@@ -204,10 +212,57 @@ def test_eight_bits_change_outputs_little(kind: str, name: str) -> None:
 
 
 @CASE
-def test_it_has_a_diagram(kind: str, name: str) -> None:
-    layer = _layer(kind, name)
-    options = {"num_queries": 3, "num_keys": 3} if kind == "attention" else {}
-    assert layer.diagram(**options).name  # type: ignore[operator]
+def test_the_diagram_computes_the_layer_and_costs_what_the_planner_counts(
+    kind: str, name: str
+) -> None:
+    layer = _layer(kind, name, path=Path.CHAIN).double()
+    network, given, example = _drawn(kind, name, layer)
+    drawn = to_module(network, dict(layer.named_parameters()), method=IN_ORDER)
+    wanted = _outputs(layer, example)
+    torch.testing.assert_close(drawn(**given).reshape(wanted.shape), wanted)
+    # The same weights, as the planner finds them in a dense model and counts them in this format.
+    dense = layer.to_dense()  # type: ignore[operator]
+    sites = read_sites(dense).sites
+    calls = observe(dense, sites, example).calls
+    planned = sum(flops(site, *_written(layer, site.part), calls[site.name]) for site in sites)
+    order = BACKWARD if kind == "embedding" else IN_ORDER
+    products = [r for r in cost(network, order).regions if r.diagram.endswith(" product")]
+    assert sum(region.flops for region in products) == planned > 0
+
+
+def _drawn(
+    kind: str, name: str, layer: nn.Module
+) -> tuple[Network, dict[str, Tensor], tuple[Tensor, ...]]:
+    """A layer's diagram, its inputs by name, and the same as the layer takes them."""
+    inputs = _inputs(kind, torch.float64)
+    diagram: Callable[..., Network] = layer.diagram  # type: ignore[assignment]
+    if kind == "attention":  # of one sample
+        one = {key: x[0] for key, x in zip(("query", "key", "value"), inputs, strict=True)}
+        return diagram(num_queries=3, num_keys=3), one, tuple(x[:1] for x in inputs)
+    if kind in ("lstm", "gru"):  # one step of one sample
+        state = {
+            key: torch.zeros(8, dtype=torch.float64) for key in ("h", "c")[: 2 - (kind == "gru")]
+        }
+        return diagram(), {"x": inputs[0][0, 0], **state}, (inputs[0][:1, :1],)
+    (given,) = inputs
+    format = FORMATS[name]
+    if kind == "embedding" and isinstance(format, ReshapedFormat):
+        digits = format.digits(WeightShape(12, 8), given)
+        named = {f"x_{place}": each for place, each in enumerate(digits, start=1)}
+        return diagram(*given.shape), named, inputs
+    sizes = (given.shape[0], *given.shape[2:]) if kind.startswith("conv") else given.shape
+    return diagram(*(sizes[:-1] if kind == "linear" else sizes)), {"x": given}, inputs
+
+
+def _written(layer: nn.Module, part: str) -> tuple[Format, Ranks]:
+    if isinstance(layer, FactorizedMultiheadAttention):
+        layer = layer.projections[part]
+    elif isinstance(layer, FactorizedRecurrent):
+        layer = layer.weight(part)
+    if isinstance(layer, nn.Linear):
+        return DENSE, ()
+    assert isinstance(layer, FactorizedLinear | FactorizedConv | FactorizedEmbedding)
+    return layer.format, layer.ranks
 
 
 @KIND

@@ -7,11 +7,19 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rankscope.diagrams.module import to_module
+from rankscope.diagrams.search.methods import IN_ORDER
 from rankscope.errors import LayerError
-from rankscope.layers.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
-from rankscope.layers.convolution_settings import ConvolutionSettings
+from rankscope.layers.convolution import (
+    ConvolutionSettings,
+    FactorizedConv,
+    FactorizedConv1d,
+    FactorizedConv2d,
+    check_convolution,
+)
+from rankscope.layers.cores import random_cores
 from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, Ranks, WeightShape
+from rankscope.layers.formats.format import Format, Ranks, WeightShape, Window
 from rankscope.layers.paths import Path
 
 FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
@@ -88,6 +96,35 @@ def test_at_full_ranks_outputs_are_those_of_the_dense_convolution(
     rebuilt = layer.to_dense()
     assert ConvolutionSettings.of(rebuilt) == ConvolutionSettings.of(dense)
     torch.testing.assert_close(rebuilt.weight, dense.weight, rtol=0, atol=1e-10)
+
+
+@FORMAT
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_the_diagram_computes_the_layer(format: Format, data: st.DataObject) -> None:
+    dense = _draw_dense(data, data.draw(st.integers(1, 2)))
+    shape = _shape(dense)
+    if format.refusal(shape) is not None:
+        return
+    described = ConvolutionSettings.of(dense)
+    ranks = tuple(data.draw(st.integers(1, min(3, limit))) for limit in format.max_ranks(shape))
+    cores = random_cores(format, shape, ranks, groups=dense.groups, dtype=torch.float64)
+    kind = FactorizedConv1d if isinstance(dense, nn.Conv1d) else FactorizedConv2d
+    layer = kind(format, ranks, shape, described, cores, dense.bias, Path.CHAIN)
+    sizes = (11, 9)[: len(shape.kernel)]
+    inputs = torch.randn(2, dense.in_channels, *sizes, dtype=torch.float64)
+    arrays = dict(layer.named_parameters())
+    drawn = to_module(layer.diagram(2, *sizes), arrays, method=IN_ORDER)
+    torch.testing.assert_close(drawn(inputs), layer(inputs))
+    one = to_module(layer.diagram(*sizes), arrays)
+    torch.testing.assert_close(one(inputs[0]), layer(inputs[0]))
+
+
+def test_a_diagram_needs_the_positions() -> None:
+    layer = FactorizedConv2d.from_dense(nn.Conv2d(4, 4, 3), FORMATS["svd"], (2,))
+    told = r"wanted 2 position\(s\), or a batch and 2 position\(s\), got \(8,\)"
+    with pytest.raises(LayerError, match=told):
+        layer.diagram(8)
 
 
 @FORMAT
@@ -195,3 +232,42 @@ def test_it_prints_what_it_is() -> None:
     printed = repr(FactorizedConv2d.from_dense(dense, FORMATS["svd"], (2,)))
     assert "8 -> 6, 3x1, stride=(2, 2), padding=(1, 0), groups=2, mode=circular" in printed
     assert "svd at ranks (2,), bias=False" in printed
+
+
+def test_even_kernels_are_padded_more_on_the_right() -> None:
+    settings = ConvolutionSettings.of(nn.Conv1d(4, 4, 4, padding="same", dilation=3))
+    assert settings.margins == ((4, 5),)
+    assert settings.window == Window((1,), (4,), (3,), 1, padding_after=(5,))
+    assert settings.window.margins == settings.margins
+
+
+def test_zeros_on_both_sides_are_left_to_the_window() -> None:
+    settings = ConvolutionSettings.of(nn.Conv2d(4, 4, (3, 5), padding="same", groups=2))
+    assert settings.window == Window((1, 1), (1, 2), (1, 1), 2)
+    assert settings.window.paddings([0, 1]) == ([], [1, 2])
+    assert settings.window.paddings([1]) == ([], [0, 2])
+
+
+def test_nothing_is_padded_first_where_nothing_is_padded() -> None:
+    valid = ConvolutionSettings.of(nn.Conv2d(4, 4, 3, padding="valid", padding_mode="circular"))
+    assert valid.margins == ((0, 0), (0, 0))
+    assert valid.window == Window((1, 1), (0, 0), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("dense", "reason"),
+    [
+        (nn.ConvTranspose2d(4, 4, 3), "ConvTranspose2d: transposed convolutions are not"),
+        (nn.ConvTranspose1d(4, 4, 3), "ConvTranspose1d: transposed convolutions are not"),
+        (nn.Conv3d(4, 4, 3), "Conv3d: kernels of three positions are not factorized"),
+        (nn.Conv1d(4, 4, 3), "Conv1d: wanted a Conv2d. Leave it dense."),
+        (nn.Linear(4, 4), "Linear: wanted a Conv2d. Leave it dense."),
+        (
+            nn.Conv2d(6, 12, 3, groups=6),
+            r"Conv2d: depthwise, each of its 6 groups reads 1 channel; a kernel \(12, 1, 3, 3\)",
+        ),
+    ],
+)
+def test_what_cannot_be_factorized_is_refused_by_name(dense: nn.Module, reason: str) -> None:
+    with pytest.raises(LayerError, match=reason):
+        check_convolution(dense, nn.Conv2d)

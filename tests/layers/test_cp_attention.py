@@ -8,11 +8,10 @@ from torch import nn
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError
-from rankscope.layers.attention_cores import IdentityCore
-from rankscope.layers.attention_projections import AttentionOptions
 from rankscope.layers.cp_attention import CPAttention
-from rankscope.layers.linear_layers import linear_of
-from rankscope.layers.tunable_attention import TunableAttention
+from rankscope.layers.linear import linear_of
+from rankscope.layers.projected_attention import AttentionOptions
+from rankscope.layers.tunable_attention import IdentityCore, TunableAttention
 
 
 def test_it_is_multi_head_attention_with_heads_of_size_one() -> None:

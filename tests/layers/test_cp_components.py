@@ -10,9 +10,7 @@ from rankscope.errors import LayerError
 from rankscope.layers.convolution import FactorizedConv1d, FactorizedConv2d
 from rankscope.layers.cp_components import CPComponents, cores_of, sorted_components
 from rankscope.layers.cp_layers import CPConv2d, CPLinear, cp_format
-from rankscope.layers.formats.cp_format import CPFormat
-from rankscope.layers.formats.svd_format import SVDFormat
-from rankscope.layers.formats.tucker_format import TuckerFormat
+from rankscope.layers.formats.plain import CPFormat, SVDFormat, TuckerFormat
 
 LAYERS = (
     lambda: CPConv2d(3, 4, (3, 2), rank=5),

@@ -122,7 +122,12 @@ def test_it_says_what_it_keeps() -> None:
         "30 x 24, padding_idx=7, svd at ranks (7,): 378 of 720 weights (52.5 %)"
     )
     assert (layer.num_embeddings, layer.embedding_dim) == (30, 24)
-    assert layer.diagram().output == ("t", "s")
+    assert layer.weight_diagram().output == ("t", "s")
+
+
+def test_a_vector_beside_the_cores_is_in_no_diagram() -> None:
+    with pytest.raises(LayerError, match=r"number 7 of 30 \(padding_idx\) is kept beside"):
+        _layer(FORMATS["svd"], padding_idx=7).diagram(5)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rankscope.diagrams.module import to_module
+from rankscope.diagrams.network import Network
+from rankscope.diagrams.parts import Index
 from rankscope.errors import DecompositionError, LayerError
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format, Ranks, WeightShape
-from rankscope.layers.linear import FactorizedLinear
+from rankscope.layers.linear import (
+    FactorizedLinear,
+    LinearLayer,
+    check_names,
+    dense_linear,
+    linear_of,
+    linear_steps,
+    prepared,
+)
 from rankscope.layers.paths import Path
 
 SHAPE = WeightShape(24, 16)
@@ -177,7 +188,7 @@ def test_making_a_layer_of_cores_leaves_the_random_numbers_alone() -> None:
 
 
 def test_the_diagram_has_a_node_for_each_core() -> None:
-    diagram = _layer().diagram()
+    diagram = _layer().weight_diagram()
     assert [node.name for node in diagram.nodes] == ["right", "left"]
     assert diagram.output == ("t", "s")
 
@@ -212,3 +223,58 @@ def test_weights_that_are_not_finite_are_refused() -> None:
         linear.weight[3, 4] = math.nan
     with pytest.raises(DecompositionError, match="1 of 384 entries are not finite"):
         FactorizedLinear.from_dense(linear, SVD, (4,))
+
+
+SMALL_SHAPE = WeightShape(8, 6)
+NAMES = [name for name, each in FORMATS.items() if each.refusal(SMALL_SHAPE) is None]
+
+
+@pytest.mark.parametrize("name", [None, *NAMES])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("num_rows", [None, 5])
+def test_the_steps_of_a_linear_layer_compute_it(
+    name: str | None, bias: bool, num_rows: int | None
+) -> None:
+    layer: LinearLayer = nn.Linear(6, 8, bias=bias)
+    if name is not None:
+        ranks = FORMATS[name].largest_ranks(SMALL_SHAPE, 48)
+        assert ranks is not None
+        layer = FactorizedLinear(6, 8, FORMATS[name], ranks, bias=bias)
+    layer = layer.double()
+    rows = () if num_rows is None else (Index("n", num_rows),)
+    network = Network("linear", linear_steps("y", layer, "x", prefix="own.", rows=rows))
+    arrays = {f"own.{key}": value for key, value in layer.named_parameters()}
+    drawn = to_module(network, arrays)
+    inputs = torch.randn(*(() if num_rows is None else (num_rows,)), 6, dtype=torch.float64)
+    torch.testing.assert_close(drawn(inputs), layer(inputs))
+    assert sum(p.numel() for p in drawn.parameters()) == sum(p.numel() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_of_given_tensors_holds_copies(bias: bool) -> None:
+    weight = torch.randn(3, 2, dtype=torch.float64)
+    layer = linear_of(weight, torch.randn(3, dtype=torch.float64) if bias else None)
+    assert torch.equal(layer.weight, weight)
+    assert layer.weight.data_ptr() != weight.data_ptr()
+    assert (layer.bias is not None) == bias
+    assert layer(torch.zeros(5, 2, dtype=torch.float64)).shape == (5, 3)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bits", [None, 8])
+def test_a_prepared_layer_computes_the_same(bias: bool, bits: int | None) -> None:
+    dense = nn.Linear(6, 4, bias=bias, dtype=torch.float64)
+    layer = FactorizedLinear.from_dense(dense, SVD, (2,))
+    if bits is not None:
+        layer.quantize(bits)
+    inputs = torch.randn(3, 6, dtype=torch.float64)
+    torch.testing.assert_close(prepared(layer)(inputs), layer(inputs))
+    torch.testing.assert_close(dense_linear(layer)(inputs), layer(inputs))
+    assert prepared(dense) is dense
+    assert dense_linear(dense) is dense
+
+
+def test_an_unknown_name_is_refused() -> None:
+    check_names("Layer", {"a": 1}, ("a", "b"))
+    with pytest.raises(LayerError, match="Layer has no weight 'c'; choose among a, b"):
+        check_names("Layer", {"a": 1, "c": 2}, ("a", "b"))

@@ -12,9 +12,16 @@ from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import WeightShape
 from rankscope.layers.linear import FactorizedLinear
 from rankscope.layers.paths import Path
-from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM
-from rankscope.layers.recurrent_layer import FactorizedRecurrent
-from rankscope.layers.recurrent_weights import split_weights
+from rankscope.layers.recurrent import (
+    FactorizedGRU,
+    FactorizedLSTM,
+    FactorizedRecurrent,
+    RecurrentSettings,
+    dense_state,
+    flat_weights,
+    split_weights,
+)
+from rankscope.layers.recurrent_cells import State, gru_step, lstm_step, walk
 
 SVD = FORMATS["svd"]
 SETTINGS: list[dict[str, int | bool]] = [
@@ -274,3 +281,100 @@ def test_inputs_and_states_of_another_shape_are_refused() -> None:
     wanted = r"shapes \[\(1, 2, 5\), \(1, 2, 5\)\].* got \[\(1, 2, 5\), \(1, 3, 5\)\]"
     with pytest.raises(LayerError, match=wanted):
         layer(torch.zeros(2, 3, 4), (torch.zeros(1, 2, 5), torch.zeros(1, 3, 5)))
+
+
+def test_an_lstm_step_is_its_formula_entry_by_entry(generator: torch.Generator) -> None:
+    gates, hidden, cell = (
+        torch.randn(3, n, generator=generator, dtype=torch.float64) for n in (8, 2, 2)
+    )
+    matrix = torch.randn(8, 2, generator=generator, dtype=torch.float64)
+    after = lstm_step(gates, (hidden, cell), lambda state: state @ matrix.mT, None)
+    for sample in range(3):
+        for unit in range(2):
+            i, f, g, o = (
+                gates[sample, unit + 2 * place] + matrix[unit + 2 * place] @ hidden[sample]
+                for place in range(4)
+            )
+            kept = torch.sigmoid(f) * cell[sample, unit] + torch.sigmoid(i) * torch.tanh(g)
+            torch.testing.assert_close(after[1][sample, unit], kept)
+            torch.testing.assert_close(after[0][sample, unit], torch.sigmoid(o) * torch.tanh(kept))
+
+
+def test_a_projection_acts_on_the_hidden_state_only(generator: torch.Generator) -> None:
+    gates, hidden, cell = (torch.randn(3, n, generator=generator) for n in (8, 1, 2))
+    matrix = torch.randn(8, 1, generator=generator)
+    plain = lstm_step(gates, (hidden, cell), lambda state: state @ matrix.mT, None)
+    small = lstm_step(
+        gates, (hidden, cell), lambda state: state @ matrix.mT, lambda state: state.sum(1)[:, None]
+    )
+    assert torch.equal(small[0], plain[0].sum(1)[:, None])
+    assert torch.equal(small[1], plain[1])
+
+
+def test_the_reset_gate_acts_after_the_recurrent_matrix_and_its_bias() -> None:
+    # All gates at zero but the last: reset and update are 1/2, and n = tanh(1 + 3/2).
+    from_input = torch.tensor([[0.0, 0.0, 1.0]])
+    hidden = torch.tensor([[4.0]])
+    (after,) = gru_step(from_input, (hidden,), lambda state: torch.tensor([[0.0, 0.0, 3.0]]))
+    torch.testing.assert_close(after, (torch.tanh(torch.tensor([[2.5]])) + 4.0) / 2)
+
+
+@pytest.mark.parametrize("is_reverse", [False, True])
+def test_walks_stop_where_a_sample_ends(is_reverse: bool) -> None:
+    def step(inputs: Tensor, state: State) -> State:
+        return (10 * state[0] + inputs,)
+
+    inputs = torch.tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])[..., None]
+    outputs, (last,) = walk(
+        step,
+        inputs,
+        (torch.zeros(2, 1),),
+        is_reverse=is_reverse,
+        lengths=torch.tensor([3, 2]),
+    )
+    if is_reverse:
+        assert outputs[..., 0].tolist() == [[321.0, 21.0], [32.0, 2.0], [3.0, 0.0]]
+        assert last.tolist() == [[321.0], [21.0]]
+    else:
+        assert outputs[..., 0].tolist() == [[1.0, 1.0], [12.0, 12.0], [123.0, 12.0]]
+        assert last.tolist() == [[123.0], [12.0]]
+
+
+LAYERS: list[nn.RNNBase] = [
+    nn.LSTM(3, 4),
+    nn.LSTM(3, 4, num_layers=2, bidirectional=True, proj_size=2),
+    nn.LSTM(3, 4, bias=False, proj_size=1),
+    nn.GRU(3, 4, num_layers=3, bidirectional=True, batch_first=True, dropout=0.5),
+]
+
+
+@pytest.mark.parametrize("dense", LAYERS, ids=str)
+def test_names_are_those_of_pytorch_in_its_order(dense: nn.RNNBase) -> None:
+    wanted = [name for name, _ in dense.named_parameters() if name.startswith("weight")]
+    assert list(RecurrentSettings.of(dense).weight_names) == wanted
+
+
+@pytest.mark.parametrize("dense", LAYERS, ids=str)
+def test_the_state_of_what_was_split_is_the_same(dense: nn.RNNBase) -> None:
+    wanted, got = dense.state_dict(), dense_state(split_weights(dense))
+    assert wanted.keys() == got.keys()
+    assert all(torch.equal(wanted[name], got[name]) for name in wanted)
+    shared = {tensor.data_ptr() for tensor in wanted.values()}
+    assert not shared & {tensor.data_ptr() for tensor in got.values()}
+
+
+@pytest.mark.parametrize("dense", LAYERS, ids=str)
+def test_flat_weights_are_in_the_order_of_the_fused_kernel(dense: nn.RNNBase) -> None:
+    linears = split_weights(dense)
+    weights = {name: linear.weight for name, linear in linears.items()}
+    biases = {name: linear.bias for name, linear in linears.items()}
+    for got, wanted in zip(flat_weights(weights, biases), dense.parameters(), strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_sizes_follow_from_the_settings() -> None:
+    settings = RecurrentSettings.of(LAYERS[1])
+    assert (settings.num_directions, settings.out_size) == (2, 2)
+    assert (RecurrentSettings(3, 4).num_directions, RecurrentSettings(3, 4).out_size) == (1, 4)
+    runs = [("l0", False), ("l0_reverse", True), ("l1", False), ("l1_reverse", True)]
+    assert list(settings.runs()) == runs

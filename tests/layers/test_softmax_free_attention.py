@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError
-from rankscope.layers.attention_projections import AttentionOptions, fresh_projections
+from rankscope.layers.projected_attention import AttentionOptions, fresh_projections
 from rankscope.layers.softmax_free_attention import SoftmaxFreeAttention
 
 BATCH_FIRST = AttentionOptions(batch_first=True)

@@ -29,7 +29,8 @@ def run(
     ] = None,
     keep: Annotated[float, typer.Option(help="Share of the model's total that may be kept.")] = 0.1,
     by: Annotated[
-        str, typer.Option(help="What keep counts: parameters, flops, bytes or latency.")
+        str,
+        typer.Option(help="What keep counts: parameters, flops (operations), bytes or latency."),
     ] = "parameters",
     also: Annotated[
         str | None,

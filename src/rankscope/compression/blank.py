@@ -6,17 +6,20 @@ from torch import Tensor, nn
 
 from rankscope.compression.plan import Row
 from rankscope.layers.attention import FactorizedMultiheadAttention
-from rankscope.layers.attention_projections import split_projections
-from rankscope.layers.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
-from rankscope.layers.convolution_settings import ConvolutionSettings
+from rankscope.layers.convolution import (
+    ConvolutionSettings,
+    FactorizedConv,
+    FactorizedConv1d,
+    FactorizedConv2d,
+)
 from rankscope.layers.cores import CoreStore
 from rankscope.layers.embedding import FactorizedEmbedding
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format, Ranks, WeightShape
 from rankscope.layers.linear import FactorizedLinear
+from rankscope.layers.projected_attention import split_projections
 from rankscope.layers.quantization import BITS
-from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM
-from rankscope.layers.recurrent_weights import split_weights
+from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM, split_weights
 
 
 def blank(module: nn.Module, rows: Mapping[str, Row]) -> nn.Module:

@@ -11,9 +11,10 @@ from rankscope.compression.latency import NUM_MEASURED, Stopwatch
 from rankscope.compression.plan import Candidate, Costs
 from rankscope.compression.scores import Weighing
 from rankscope.compression.sites import Site
-from rankscope.compression.usage import Call, dense_flops, factorized_flops
+from rankscope.compression.usage import Call, flops
 from rankscope.compression.whitening import relative_error
 from rankscope.layers.formats.format import Format, Ranks
+from rankscope.layers.formats.plain import DENSE
 from rankscope.layers.quantization import quantize, quantized_bytes
 
 
@@ -88,7 +89,7 @@ class Kitchen:
         site = task.site
         costs = Costs(
             parameters=site.num_parameters,
-            flops=dense_flops(site, task.calls),
+            flops=flops(site, DENSE, (), task.calls),
             bytes=site.num_parameters * site.weight.element_size(),
             seconds=self.stopwatch.of_site(site, task.calls) if self.stopwatch else 0.0,
         )
@@ -106,7 +107,7 @@ class Kitchen:
                 total = math.hypot(error, noise * math.sqrt(num_cores))
                 costs = Costs(
                     parameters=num_parameters(site, format, ranks),
-                    flops=factorized_flops(site, format, ranks, task.calls),
+                    flops=flops(site, format, ranks, task.calls),
                     bytes=num_bytes(site, format, ranks, bits),
                     seconds=time,
                 )

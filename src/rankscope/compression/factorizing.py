@@ -18,8 +18,7 @@ from rankscope.layers.embedding import FactorizedEmbedding
 from rankscope.layers.formats.catalogue import FORMATS
 from rankscope.layers.formats.format import Format, Ranks
 from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM
-from rankscope.layers.recurrent_layer import FactorizedRecurrent
+from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM, FactorizedRecurrent
 
 Choices = Mapping[str, tuple[Format, Ranks]]
 Factorized = (

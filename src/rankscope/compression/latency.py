@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from rankscope.compression.scores import Batch, run
 from rankscope.compression.sites import Site
 from rankscope.compression.usage import Call
-from rankscope.layers.convolution import FactorizedConv1d, FactorizedConv2d
-from rankscope.layers.convolution_settings import ConvolutionSettings
+from rankscope.layers.convolution import ConvolutionSettings, FactorizedConv1d, FactorizedConv2d
 from rankscope.layers.cores import random_cores
 from rankscope.layers.embedding import FactorizedEmbedding
 from rankscope.layers.formats.format import Format, Ranks
+from rankscope.layers.formats.plain import DENSE
 from rankscope.layers.linear import FactorizedLinear
 from rankscope.modes import inference
 
@@ -80,16 +79,10 @@ def _inputs(site: Site, call: Call) -> Tensor:
 
 
 def _dense(site: Site) -> Callable[[Tensor], Tensor]:
-    weight = site.weight.flatten(0, 1)
+    cores = {"weight": site.weight.flatten(0, 1)}
     if site.kind == "Embedding":
-        return lambda inputs: functional.embedding(inputs, weight)
-    if not site.shape.kernel:
-        return lambda inputs: functional.linear(inputs, weight)
-    convolve = functional.conv1d if len(site.shape.kernel) == 1 else functional.conv2d
-    window = site.window
-    return lambda inputs: convolve(
-        inputs, weight, None, window.stride, window.padding, window.dilation, window.groups
-    )
+        return lambda numbers: DENSE.rows(cores, site.shape, numbers)
+    return lambda inputs: DENSE.apply(inputs, cores, site.shape, site.window)
 
 
 def _factorized(site: Site, format: Format, ranks: Ranks) -> nn.Module:
@@ -103,7 +96,12 @@ def _factorized(site: Site, format: Format, ranks: Ranks) -> nn.Module:
         return FactorizedLinear.from_cores(cores, shape, format, ranks)
     window = site.window
     settings = ConvolutionSettings(
-        shape.kernel, window.stride, window.padding, window.dilation, window.groups, "zeros"
+        shape.kernel,
+        window.stride,
+        window.padding if window.padding_after is None else "same",  # nothing else is uneven
+        window.dilation,
+        window.groups,
+        window.padding_mode,
     )
     layer = FactorizedConv1d if len(shape.kernel) == 1 else FactorizedConv2d
     return layer(format, ranks, shape, settings, cores)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from rankscope.layers.convolution_settings import ConvolutionSettings
+from rankscope.layers.convolution import ConvolutionSettings
 from rankscope.layers.formats.format import Window
 
 PROJECTIONS = ("query", "key", "value")

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from rankscope.layers.formats.format import Ranks
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2  # of `plan.json`; in version 1 a multiply-add counted as one flop
 
 
 class Unit(StrEnum):
@@ -48,7 +48,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Costs:
-    """What something costs in every unit; flops and seconds are those of one example batch."""
+    """What something costs in every unit.
+
+    Flops (operations, a multiply-add counted as two) and seconds are those of one example batch.
+    """
 
     parameters: int
     flops: int

@@ -83,11 +83,12 @@ def read_plan(path: Path) -> SavedPlan:
     Raises:
         ModelFileError: if the file cannot be read, or is not exactly what `to_json` writes.
     """
-    document = read_document(path)
+    document = _updated(read_document(path))
     version = document.get("version", PLAN_VERSION)
     if not Exactly(PLAN_VERSION).fits(version):
         raise ModelFileError(
-            f"{path} is no plan: version {PLAN_VERSION} is read here, it has {shown(version)}."
+            f"{path} is no plan: versions 1 and {PLAN_VERSION} are read here, it has "
+            f"{shown(version)}."
         )
     saved = read_as(
         Converted(_DOCUMENT, _saved_plan), document, who=f"{path} is no plan", error=ModelFileError
@@ -100,6 +101,18 @@ def read_plan(path: Path) -> SavedPlan:
             f"rest makes it {ascii(written.get(differing[0]))[:80]}."
         )
     return saved
+
+
+def _updated(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of version 1 in the words of version 2: a multiply-add counts as two flops."""
+    if document.get("version") != 1:
+        return document
+    document = {**document, "version": PLAN_VERSION}
+    for total in ("dense", "kept"):
+        costs = document.get(total)
+        if isinstance(costs, dict) and _COUNT.fits(costs.get("flops")):
+            document[total] = {**costs, "flops": 2 * costs["flops"]}
+    return document
 
 
 _COUNT = Integer(0, 2**63 - 1)

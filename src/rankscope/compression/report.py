@@ -18,8 +18,8 @@ Scorer = Callable[[nn.Module], Mapping[str, float]]
 MEANING = (
     "A ratio is what the compressed model has / what the dense one has, of the whole model and in "
     "the unit of its row: 0.1 of the parameters is ten times fewer. Bytes are those of the state "
-    "dict; flops are multiply-adds of one example batch; a latency ratio is the median over pairs "
-    "of calls."
+    "dict; flops are operations of one example batch, a multiply-add counted as two; a latency "
+    "ratio is the median over pairs of calls."
 )
 
 

@@ -109,8 +109,8 @@ def _notes(wishes: Wishes, entries: Sequence[Site | LeftAlone]) -> list[str]:
         notes.append("Flops are not counted: no example batch was given.")
     else:
         notes.append(
-            "Flops are multiply-adds of one example batch: of the weights by our own formulas, "
-            "of the rest as torch.utils.flop_counter counts it."
+            "Flops are operations of one example batch, a multiply-add counted as two: of the "
+            "weights from their diagrams, of the rest as torch.utils.flop_counter counts it."
         )
     if any(bits in BITS for bits in wishes.bits):
         notes.append(

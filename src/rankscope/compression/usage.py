@@ -1,6 +1,5 @@
 """How a model uses its weights on one example batch: how often, and on inputs of which sizes."""
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from rankscope.compression.observers import bound_arguments
 from rankscope.compression.scores import Batch, run
 from rankscope.compression.sites import Site
 from rankscope.errors import CompressionError
-from rankscope.layers.convolution_settings import ConvolutionSettings
+from rankscope.layers.convolution import ConvolutionSettings
 from rankscope.layers.formats.format import Format, Ranks
 from rankscope.modes import inference
 
@@ -26,8 +25,7 @@ class Call:
 
     Args:
         samples: rows of a matrix's inputs, or the batch of a convolution.
-        input_sizes: of the positions that a kernel moves over (padded, where the layer pads
-            first); empty for a matrix.
+        input_sizes: of the positions that a kernel moves over; empty for a matrix.
         steps: how many calls it is made of that cannot run at once (of a recurrent weight).
         channels_last: whether images have their channels last in memory, which is often faster.
     """
@@ -44,7 +42,8 @@ class Usage:
 
     Args:
         calls: of each site that was reached, by name.
-        other_flops: multiply-adds outside of the sites, as `torch.utils.flop_counter` counts them.
+        other_flops: operations outside of the sites, as `torch.utils.flop_counter` counts them
+            (a multiply-add is two).
         reached: names of all modules that were called.
     """
 
@@ -72,8 +71,8 @@ def observe(model: nn.Module, sites: Sequence[Site], example: Batch) -> Usage:
     finally:
         for handle in handles:
             handle.remove()
-    calls = {name: tuple(found) for name, found in watch.calls.items()}
-    other = (watch.counter.get_total_flops() - watch.inside) // 2  # it counts additions too
+    calls = {name: tuple(each) for name, each in watch.calls.items()}
+    other = watch.counter.get_total_flops() - watch.inside
     return Usage(calls, other, frozenset(watch.reached))
 
 
@@ -145,9 +144,6 @@ def _call(module: nn.Module, part: str, arguments: Mapping[str, Any]) -> Call:
 def _of_convolution(module: nn.Conv1d | nn.Conv2d, inputs: Tensor) -> Call:
     settings = ConvolutionSettings.of(module)
     sizes = tuple(inputs.shape[-len(settings.kernel) :])
-    if settings.pads_first:
-        margins = [sum(margin) for margin in settings.margins]
-        sizes = tuple(size + margin for size, margin in zip(sizes, margins, strict=True))
     batch = inputs.shape[0] if inputs.ndim == len(settings.kernel) + 2 else 1
     last = inputs.ndim == 4 and inputs.is_contiguous(memory_format=torch.channels_last)
     # Of one channel or one place, both orders are the same.
@@ -163,27 +159,15 @@ def _of_recurrent(module: nn.LSTM | nn.GRU, part: str, inputs: Tensor | PackedSe
     return Call(rows, steps=1 if part.startswith("weight_ih") else length)
 
 
-def dense_flops(site: Site, calls: Iterable[Call]) -> int:
-    """Multiply-adds of the dense weight; looking rows up takes none."""
-    if site.kind == "Embedding":
-        return 0
-    kernel = site.shape.kernel
-    places = (
-        call.samples * math.prod(site.window.output_sizes(call.input_sizes, kernel))
-        for call in calls
-    )
-    return site.weight.numel() * sum(places)
+def flops(site: Site, format: Format, ranks: Ranks, calls: Iterable[Call]) -> int:
+    """Operations of a site's weight in a format, core after core; a multiply-add counts two.
 
-
-def factorized_flops(site: Site, format: Format, ranks: Ranks, calls: Iterable[Call]) -> int:
-    """Multiply-adds of the cores, one after the other.
-
-    A row of an embedding is looked up in its largest core and multiplied with the others.
+    Rows of an embedding are looked up in the cores that hold them, which costs nothing, and what is
+    found is multiplied.
     """
     if site.kind == "Embedding":
-        sizes = [math.prod(sizes) for sizes in format.core_shapes(site.shape, ranks).values()]
-        return sum(call.samples for call in calls) * (sum(sizes) - max(sizes))
+        return format.row_flops(site.shape, ranks, sum(call.samples for call in calls))
     return sum(
-        call.samples * format.multiplications(site.shape, ranks, site.window, call.input_sizes)
+        format.flops(site.shape, ranks, site.window, call.input_sizes, call.samples)
         for call in calls
     )

@@ -13,6 +13,7 @@ from rankscope.diagrams.search.methods import (
     Cotengra,
     Exhaustive,
     Greedy,
+    InOrder,
     Method,
     find_path,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "Cotengra",
     "Exhaustive",
     "Greedy",
+    "InOrder",
     "Method",
     "plan_contraction",
 ]
@@ -118,7 +120,12 @@ class _RegionWalk:
         for place, mask in enumerate(masks):
             outside |= 0 if place in positions else mask
         merge = problem.merge([masks[position] for position in positions], outside, unfired)
-        assert merge is not None, "a search returned an order that cannot be carried out"
+        if merge is None:
+            names = " and ".join(repr(self.listed[position].name) for position in positions)
+            raise ContractionError(
+                f"{self.where}: PyTorch has no convolution that joins {names}, operands "
+                f"{positions} of {len(self.listed)}; use Automatic(), which finds another order."
+            )
         return merge
 
     def _ordered(self, positions: tuple[int, ...], kept: Sequence[str]) -> tuple[str, ...]:

@@ -1,15 +1,20 @@
 """What a drawable costs: parameters, operations, and memory, counted from its own plan."""
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Drawable, as_network, diagrams_of
-from rankscope.diagrams.plan import RegionPlan
+from rankscope.diagrams.parts import PARAMETER_ROLES
+from rankscope.diagrams.plan import Contraction, RegionPlan
 from rankscope.diagrams.running.arrays import arrays_of
 from rankscope.diagrams.running.schedule import Schedule
 from rankscope.diagrams.running.scheduling import schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.sizes import resolved_sizes
+from rankscope.errors import SizeError
 
 Positions = tuple[tuple[int, ...], ...]
 
@@ -123,6 +128,94 @@ def cost(drawable: Drawable, method: Method = AUTOMATIC) -> Cost:
         regions,
         repr(method),
     )
+
+
+@dataclass(frozen=True)
+class CostFormula:
+    """The cost of a diagram in one order of contraction, as a function of its sizes.
+
+    Planning takes a millisecond, which is long when thousands of ranks of the same diagram are to
+    be compared; its moves are the same for all of them, so that only products of sizes are left.
+
+    Args:
+        sizes: of every index, as in the diagram.
+        arrays: the indices of each parameter array.
+        loops: for each move, the operations in one pass of its loop, and the indices it runs over.
+        products: the indices of what each move makes, the result last.
+        fixed: the legs of convolutions, whose sizes depend on each other.
+    """
+
+    sizes: Mapping[str, int]
+    arrays: tuple[tuple[str, ...], ...]
+    loops: tuple[tuple[int, tuple[str, ...]], ...]
+    products: tuple[tuple[str, ...], ...]
+    fixed: frozenset[str]
+
+    def parameters(self, sizes: Mapping[str, int]) -> int:
+        """Entries of the parameter arrays, with some indices of other sizes."""
+        return self._total(((1, array) for array in self.arrays), sizes)
+
+    def flops(self, sizes: Mapping[str, int]) -> int:
+        """Operations, a multiplication and an addition counted as two."""
+        return self._total(self.loops, sizes)
+
+    def intermediates(self, sizes: Mapping[str, int]) -> int:
+        """Entries of all products but the result: what passes through memory in between."""
+        return self._total(((1, product) for product in self.products[:-1]), sizes)
+
+    def _total(self, terms: Iterable[tuple[int, tuple[str, ...]]], sizes: Mapping[str, int]) -> int:
+        for name in sizes:
+            if name not in self.sizes or name in self.fixed:
+                free = [index for index in self.sizes if index not in self.fixed]
+                raise SizeError(
+                    f"The formula has no free index {name!r} to give the size {sizes[name]}; "
+                    f"choose among {', '.join(free)}."
+                )
+        known = {**self.sizes, **sizes}
+        return sum(count * math.prod([known[name] for name in names]) for count, names in terms)
+
+
+def cost_formula(diagram: Diagram, method: Method = AUTOMATIC) -> CostFormula:
+    """What `cost` counts for a diagram without regions, for all sizes at once.
+
+    The order is the one that `method` chooses at the diagram's own sizes.
+
+    Example:
+        >>> from rankscope.diagrams.diagram import Diagram
+        >>> from rankscope.diagrams.parts import Index, Node, Role
+        >>> layer = Diagram(
+        ...     "layer",
+        ...     (Index("b", 8), Index("i", 3), Index("o", 4)),
+        ...     (Node("X", ("b", "i"), Role.DATA), Node("W", ("o", "i"))),
+        ...     output=("b", "o"),
+        ... )
+        >>> formula = cost_formula(layer)
+        >>> formula.flops({}), formula.flops({"b": 16}), cost(layer.with_sizes(b=16)).flops
+        (192, 384, 384)
+
+    Raises:
+        SizeError, ContractionError: as `cost`; the formula itself refuses a size for an index that
+            the diagram does not have, or that a convolution ties to others.
+    """
+    moves = plan_contraction(diagram, method).contractions
+    learned = {node.source: node.indices for node in diagram.nodes if node.role in PARAMETER_ROLES}
+    return CostFormula(
+        resolved_sizes(diagram),
+        tuple(learned.values()),
+        tuple(_loop(diagram, move) for move in moves if not move.is_lookup),
+        tuple(move.output for move in moves),
+        frozenset(leg for convolution in diagram.convolutions for leg in convolution.indices),
+    )
+
+
+def _loop(diagram: Diagram, move: Contraction) -> tuple[int, tuple[str, ...]]:
+    """What `Problem.merge` counts: a convolution loops over its output and its kernel."""
+    fired = [diagram.convolution_by_name[name] for name in move.convolutions]
+    entering = {convolution.input for convolution in fired}
+    held = dict.fromkeys(index for indices in move.inputs for index in indices)
+    held |= dict.fromkeys(convolution.output for convolution in fired)
+    loop = tuple(index for index in held if index not in entering)
+    return max(1, len(move.inputs) - 1) + (set(loop) != set(move.output)), loop
 
 
 def peak_memory(planned: Schedule) -> int:

@@ -4,19 +4,21 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from rankscope.layers.attention_diagram import MixingSketch, head_indices
-from rankscope.layers.attention_maps import Maps, Mixed, attend
-from rankscope.layers.attention_projections import (
+from rankscope.layers.formats.format import Format, Ranks
+from rankscope.layers.linear import FactorizedLinear, check_names, dense_linear
+from rankscope.layers.projected_attention import (
     PROJECTIONS,
     AttentionOptions,
+    Maps,
+    Mixed,
+    MixingSketch,
+    ProjectedAttention,
     Projections,
+    attend,
+    head_indices,
     join_projections,
     split_projections,
 )
-from rankscope.layers.formats.format import Format, Ranks
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.linear_layers import check_names, dense_linear
-from rankscope.layers.projected_attention import ProjectedAttention
 
 
 class FactorizedMultiheadAttention(ProjectedAttention):

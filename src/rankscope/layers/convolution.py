@@ -1,26 +1,112 @@
 """Convolutions whose kernel is held as the cores of a format."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.network import Network
 from rankscope.errors import LayerError
-from rankscope.layers.convolution_settings import ConvolutionSettings, check_convolution
-from rankscope.layers.cores import CoreStore, checked_cores
-from rankscope.layers.cp_components import CPComponents, cp_components
-from rankscope.layers.formats.format import Format, Ranks, WeightShape
-from rankscope.layers.paths import MergedWeight, Path, choose_path, wants_gradients
+from rankscope.layers.cores import checked_cores
+from rankscope.layers.factorized import FactorizedLayer
+from rankscope.layers.formats.format import Format, Ranks, WeightShape, Window
+from rankscope.layers.layer_diagram import layer_steps, row_indices
+from rankscope.layers.paths import Path
 
-# What a traced graph is made for: sizes may be unknown then, and one path must serve them all.
-TRACED_PLACES = 16
-TRACED_BATCH = 16
+REFUSED = {
+    nn.ConvTranspose1d: "transposed convolutions are not factorized: their kernel runs backwards",
+    nn.ConvTranspose2d: "transposed convolutions are not factorized: their kernel runs backwards",
+    nn.ConvTranspose3d: "transposed convolutions are not factorized: their kernel runs backwards",
+    nn.Conv3d: "kernels of three positions are not factorized, only of one or two",
+}
 
 
-class FactorizedConv(nn.Module):
+@dataclass(frozen=True)
+class ConvolutionSettings:
+    """Everything of a convolution but its weight, bias and channels.
+
+    Args:
+        kernel: size along each position.
+        stride: one for each position.
+        padding: one for each position, or "same" or "valid".
+        dilation: one for each position.
+        groups: channels of a group see only inputs of the same group.
+        padding_mode: "zeros", "circular", "reflect" or "replicate".
+
+    Example:
+        >>> ConvolutionSettings.of(nn.Conv2d(8, 8, (2, 5), padding="same")).margins
+        ((0, 1), (2, 2))
+    """
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...] | str
+    dilation: tuple[int, ...]
+    groups: int
+    padding_mode: str
+
+    @classmethod
+    def of(cls, dense: nn.Conv1d | nn.Conv2d) -> "ConvolutionSettings":
+        """Those of a dense convolution."""
+        padding = dense.padding if isinstance(dense.padding, str) else tuple(dense.padding)
+        return cls(
+            kernel=tuple(dense.kernel_size),
+            stride=tuple(dense.stride),
+            padding=padding,
+            dilation=tuple(dense.dilation),
+            groups=dense.groups,
+            padding_mode=dense.padding_mode,
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        """As PyTorch's own convolutions take them."""
+        arguments = asdict(self)
+        return {"kernel_size": arguments.pop("kernel"), **arguments}
+
+    @property
+    def margins(self) -> tuple[tuple[int, int], ...]:
+        """Padding before and after, along each position; what is odd of "same" comes after."""
+        if self.padding == "valid":
+            return ((0, 0),) * len(self.kernel)
+        if self.padding == "same":
+            reaches = [d * (k - 1) for d, k in zip(self.dilation, self.kernel, strict=True)]
+            return tuple((reach // 2, reach - reach // 2) for reach in reaches)
+        return tuple((int(size), int(size)) for size in self.padding)
+
+    @property
+    def window(self) -> Window:
+        """How the kernel moves over the inputs."""
+        before, after = (tuple(sizes) for sizes in zip(*self.margins, strict=True))
+        return Window(
+            self.stride,
+            before,
+            self.dilation,
+            self.groups,
+            None if after == before else after,
+            self.padding_mode if any((*before, *after)) else "zeros",
+        )
+
+
+def check_convolution(dense: nn.Module, wanted: type[nn.Conv1d] | type[nn.Conv2d]) -> None:
+    """Refuse what cannot be factorized, by name and with the reason.
+
+    Raises:
+        LayerError: if it is another module than wanted, or depthwise.
+    """
+    name = type(dense).__name__
+    reason = REFUSED.get(type(dense), f"wanted a {wanted.__name__}")
+    if type(dense) is not wanted:
+        raise LayerError(f"{name}: {reason}. Leave it dense.")
+    if dense.in_channels == dense.groups:
+        raise LayerError(
+            f"{name}: depthwise, each of its {dense.groups} groups reads 1 channel; a kernel "
+            f"{WeightShape.of(dense.weight).sizes} has no channels to factorize. Leave it dense."
+        )
+
+
+class FactorizedConv(FactorizedLayer):
     """What convolutions of one and two positions share; see `FactorizedConv2d`.
 
     Args:
@@ -45,17 +131,9 @@ class FactorizedConv(nn.Module):
         bias: Tensor | None = None,
         path: Path | None = None,
     ) -> None:
-        super().__init__()
-        self.format, self.ranks, self.shape, self.settings = format, ranks, shape, settings
-        self.cores = CoreStore(checked_cores(format, shape, ranks, cores, groups=settings.groups))
-        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
-        self.path = path
-        places = (TRACED_PLACES,) * len(shape.kernel)
-        self._window, self._pads_first = settings.window, settings.pads_first
-        self._traced_path = choose_path(
-            format, shape, ranks, self._window, places, TRACED_BATCH, training=True
-        )
-        self._merged = MergedWeight()
+        checked = checked_cores(format, shape, ranks, cores, groups=settings.groups)
+        super().__init__(format, ranks, shape, settings.window, checked, bias, path)
+        self.settings = settings
 
     @classmethod
     def from_dense(
@@ -83,12 +161,7 @@ class FactorizedConv(nn.Module):
         if inputs.ndim == order + 1:
             return self.forward(inputs[None])[0]
         self._check_inputs(inputs)
-        inputs = self.settings.pad(inputs) if self._pads_first else inputs
-        path = self._path_for(inputs)
-        if path is not Path.CHAIN:
-            return self._convolve(inputs, self._weight(path))
-        cores = self.cores.tensors()
-        return self.format.apply(inputs, cores, self.shape, self._window, self.bias)
+        return self.outputs(inputs)
 
     def to_dense(self) -> nn.Conv1d | nn.Conv2d:
         """The dense convolution with the rebuilt kernel."""
@@ -100,33 +173,33 @@ class FactorizedConv(nn.Module):
             device="meta",
             **self.settings.arguments(),
         )
-        dense.weight = nn.Parameter(self._rebuilt().detach().clone())
+        dense.weight = nn.Parameter(self.rebuilt().detach().clone())
         if self.bias is not None:
             dense.bias = nn.Parameter(self.bias.detach().clone())
         return dense.train(self.training)
 
-    def quantize(self, bits: int) -> None:
-        """Keep the cores as integers of 8 or 4 bits; they no longer train."""
-        self.cores.quantize(bits)
+    def diagram(self, *sizes: int) -> Network:
+        """The layer on inputs `x`; arrays are named as parameters are.
 
-    def normalized(self) -> CPComponents:
-        """Of a CP layer: its components as weights and unit vectors, largest first.
+        Args:
+            sizes: of the inputs without their channels: positions, or the batch and positions.
 
         Raises:
-            LayerError: if the format is another one, or there are groups.
+            LayerError: if there are more or fewer of them.
         """
-        name, cores = self.format.name, self.cores.tensors()
-        return cp_components(name, cores, self.shape, self.settings.groups)[0]
-
-    def diagram(self) -> Diagram:
-        """The kernel of one group as a network of its cores."""
-        return self.format.diagram(self.shape, self.ranks)
-
-    def train(self, mode: bool = True) -> "FactorizedConv":
-        """See `nn.Module.train`; a merged kernel is forgotten."""
-        self._merged.clear()
-        super().train(mode)
-        return self
+        order = len(self.shape.kernel)
+        if len(sizes) not in (order, order + 1):
+            raise LayerError(
+                f"{type(self).__name__}.diagram: wanted {order} position(s), or a batch and "
+                f"{order} position(s), got {sizes}."
+            )
+        batch, positions = sizes[:-order], sizes[-order:]
+        chain = self.format.chain(self.shape, self.ranks, self._window, positions)
+        bias = None if self.bias is None else "bias"
+        rows = row_indices(batch)
+        return Network(
+            "convolution", layer_steps("y", chain, "x", rows=rows, prefix="cores.", bias=bias)
+        )
 
     def extra_repr(self) -> str:
         """Channels, kernel and what is not usual of the settings; format and ranks."""
@@ -154,54 +227,6 @@ class FactorizedConv(nn.Module):
                 f"position(s)), got {tuple(inputs.shape)}."
             )
 
-    def _path_for(self, inputs: Tensor) -> Path:
-        """The path asked for or estimated; merged weights are rebuilt where they cannot be kept."""
-        tracing = torch.compiler.is_compiling()
-        keeps = not (tracing or self.training or wants_gradients(self.cores.parameters()))
-        if self.path is not None:
-            return Path.REBUILT if self.path is Path.MERGED and not keeps else self.path
-        if tracing:
-            return self._traced_path
-        # Batches of about the same size share an estimate.
-        batch = 1 << (max(inputs.shape[0], 1) - 1).bit_length()
-        places = tuple(inputs.shape[2:])
-        return choose_path(
-            self.format, self.shape, self.ranks, self._window, places, batch, training=not keeps
-        )
-
-    def _weight(self, path: Path) -> Tensor:
-        if path is Path.REBUILT:
-            return self._rebuilt()
-        held = (*self.cores.parameters(), *self.cores.buffers())
-        return self._merged.of(held, self._rebuilt)
-
-    def _rebuilt(self) -> Tensor:
-        cores, groups = self.cores.tensors(), self.settings.groups
-        if groups == 1:
-            return self.format.to_dense(cores, self.shape)
-        parts = {name: core.chunk(groups) for name, core in cores.items()}
-        return torch.cat(
-            [
-                self.format.to_dense(
-                    {name: part[group] for name, part in parts.items()}, self.shape
-                )
-                for group in range(groups)
-            ]
-        )
-
-    def _convolve(self, inputs: Tensor, weight: Tensor) -> Tensor:
-        window = self._window
-        convolution = functional.conv1d if len(self.shape.kernel) == 1 else functional.conv2d
-        return convolution(
-            inputs,
-            weight,
-            self.bias,
-            window.stride,
-            window.padding,
-            window.dilation,
-            window.groups,
-        )
-
 
 class FactorizedConv1d(FactorizedConv):
     """A convolution along one position; see `FactorizedConv2d`."""
@@ -218,9 +243,9 @@ class FactorizedConv2d(FactorizedConv):
     small, not memory; it serves in evaluation without gradients, elsewhere it is rebuilt.
 
     Example:
-        >>> from rankscope.layers.formats.svd_format import SVDFormat
+        >>> from rankscope.layers.formats.catalogue import FORMATS
         >>> dense = nn.Conv2d(16, 32, 3, stride=2, padding=1)
-        >>> layer = FactorizedConv2d.from_dense(dense, SVDFormat(), (4,))
+        >>> layer = FactorizedConv2d.from_dense(dense, FORMATS["svd"], (4,))
         >>> layer(torch.zeros(1, 16, 8, 8)).shape, layer.cores.num_parameters
         (torch.Size([1, 32, 4, 4]), 576)
     """

@@ -3,15 +3,18 @@
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
-from rankscope.layers.attention_diagram import MixingSketch, rank_index
-from rankscope.layers.attention_maps import Maps, Mixed, attend
-from rankscope.layers.attention_projections import (
+from rankscope.layers.projected_attention import (
     AttentionOptions,
+    Maps,
+    Mixed,
+    MixingSketch,
+    ProjectedAttention,
     Projections,
+    attend,
     fresh_projections,
+    rank_index,
     split_projections,
 )
-from rankscope.layers.projected_attention import ProjectedAttention
 
 
 class CPAttention(ProjectedAttention):

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
-from rankscope.layers.convolution import FactorizedConv1d, FactorizedConv2d
-from rankscope.layers.convolution_settings import ConvolutionSettings
+from rankscope.layers.convolution import ConvolutionSettings, FactorizedConv1d, FactorizedConv2d
 from rankscope.layers.cp_components import CPComponents, cores_of, sorted_components
-from rankscope.layers.formats.cp_format import CPFormat
 from rankscope.layers.formats.format import Format, WeightShape
-from rankscope.layers.formats.svd_format import SVDFormat
+from rankscope.layers.formats.plain import CPFormat, SVDFormat
 from rankscope.layers.linear import FactorizedLinear
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]

@@ -4,9 +4,11 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.network import Network
 from rankscope.errors import LayerError
 from rankscope.layers.cores import CoreStore, checked_cores
 from rankscope.layers.formats.format import Cores, Format, Ranks, WeightShape
+from rankscope.layers.layer_diagram import layer_steps, row_indices
 
 
 class FactorizedEmbedding(nn.Module):
@@ -114,9 +116,28 @@ class FactorizedEmbedding(nn.Module):
         """
         self.cores.quantize(bits)
 
-    def diagram(self) -> Diagram:
+    def weight_diagram(self) -> Diagram:
         """The table as a network of its cores."""
         return self.format.diagram(self.shape, self.ranks)
+
+    def diagram(self, *rows: int) -> Network:
+        """The layer on numbers `x` (*rows); arrays are named as parameters are.
+
+        Of a format that cuts the numbers in factors, the inputs are the digits `x_1`, `x_2`, ...
+        of the numbers (`ReshapedFormat.digits`).
+
+        Raises:
+            LayerError: if there is a padding vector, which no diagram can say.
+        """
+        if self.padding_idx is not None:
+            raise LayerError(
+                f"FactorizedEmbedding: the vector of number {self.padding_idx} of "
+                f"{self.num_embeddings} (padding_idx) is kept beside the cores, which cannot be "
+                "drawn as a diagram; draw the table alone by weight_diagram()."
+            )
+        chain = self.format.row_chain(self.shape, self.ranks)
+        steps = layer_steps("y", chain, "x", rows=row_indices(rows), prefix="cores.", bias=None)
+        return Network("embedding", steps)
 
     def extra_repr(self) -> str:
         """Sizes, format, ranks, and what is kept."""

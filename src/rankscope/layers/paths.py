@@ -15,7 +15,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
+from rankscope.diagrams.contraction import plan_contraction
 from rankscope.layers.formats.format import Format, Ranks, WeightShape, Window
+from rankscope.layers.formats.plain import DENSE
 from rankscope.layers.formats.reshaped import ReshapedFormat
 
 
@@ -32,15 +34,15 @@ class Machine:
     """What work costs, in seconds; only the ratios decide.
 
     Args:
-        multiply_add: one of a dense convolution or matrix product.
-        thin_multiply_add: one of a factor chain, whose matrices are narrow.
+        operation: one of a dense convolution or matrix product (a multiply-add is two).
+        thin_operation: one of a factor chain, whose matrices are narrow.
         number: writing one number and reading it again.
         moved_number: the same, to another place, as products over letters that lie apart need it.
         call: one operation, whatever its size, and what Python does around it.
     """
 
-    multiply_add: float
-    thin_multiply_add: float
+    operation: float
+    thin_operation: float
     number: float
     moved_number: float
     call: float
@@ -48,7 +50,7 @@ class Machine:
 
 # Measured by `python -m benchmarks layers`, rows "machine", one thread.
 MACHINE = Machine(
-    multiply_add=3.0e-11, thin_multiply_add=5.0e-11, number=4.3e-10, moved_number=2e-9, call=4e-5
+    operation=1.5e-11, thin_operation=2.5e-11, number=4.3e-10, moved_number=2e-9, call=4e-5
 )
 
 
@@ -70,39 +72,39 @@ def estimate_paths(
     input_sizes: tuple[int, ...],
     batch: int,
 ) -> PathCosts:
-    """What each path costs: multiply-adds, numbers that pass through memory, and calls.
+    """What each path costs: operations, numbers that pass through memory, and calls.
 
     Args:
         format: of the weight.
         shape: of the weight of one group.
         ranks: of the format.
-        window: how the kernel moves; padding that is not zeros counts as part of the inputs.
+        window: how the kernel moves.
         input_sizes: places of one input; empty for a matrix.
         batch: number of inputs (of rows, for a matrix).
     """
-    output_sizes = window.output_sizes(input_sizes, shape.kernel) if shape.kernel else ()
-    places = math.prod(output_sizes)
     entries = window.groups * shape.num_parameters
-    dense = (
-        MACHINE.multiply_add * batch * entries * places + MACHINE.number * entries + MACHINE.call
-    )
-    num_cores = len(format.core_shapes(shape, ranks))
-    # The last contraction writes every entry once for each value of its bond; the others are small.
+    operations = DENSE.flops(shape, (), window, input_sizes, batch)
+    dense = MACHINE.operation * operations + MACHINE.number * entries + MACHINE.call
+    num_cores = len(format.legs(shape))
     building = (
-        MACHINE.multiply_add * entries * max(ranks)
+        MACHINE.operation * window.groups * _building_flops(format, shape, ranks)
         + MACHINE.number * entries * 2
         + MACHINE.call * 3 * num_cores
     )
-    multiplications = format.multiplications(shape, ranks, window, input_sizes)
-    between = format.activations(shape, ranks, window, input_sizes)
-    each = MACHINE.number * between
-    calls = num_cores
+    between = batch * format.intermediates(shape, ranks, window, input_sizes)
+    memory, calls = MACHINE.number * between, num_cores
     if isinstance(format, ReshapedFormat):
-        inputs = window.groups * shape.in_size * math.prod(input_sizes)
-        each, calls = MACHINE.moved_number * (between + inputs), 2 * num_cores
-    each += MACHINE.thin_multiply_add * multiplications
-    chain = batch * each + MACHINE.call * calls
+        inputs = batch * window.groups * shape.in_size * math.prod(input_sizes)
+        memory, calls = MACHINE.moved_number * (between + inputs), 2 * num_cores
+    operations = format.flops(shape, ranks, window, input_sizes, batch)
+    chain = MACHINE.thin_operation * operations + memory + MACHINE.call * calls
     return PathCosts(chain=chain, rebuilt=dense + building, merged=dense)
+
+
+@lru_cache(maxsize=4096)
+def _building_flops(format: Format, shape: WeightShape, ranks: Ranks) -> int:
+    """Operations of `Format.to_dense`, for one group."""
+    return plan_contraction(format.diagram(shape, ranks)).flops
 
 
 def choose_path(

@@ -7,10 +7,17 @@ from torch import Tensor
 
 from rankscope.diagrams.functions import Function
 from rankscope.errors import LayerError
-from rankscope.layers.attention_diagram import MixingSketch, head_indices
-from rankscope.layers.attention_maps import Maps, Mixed, join_heads, split_heads
-from rankscope.layers.attention_projections import AttentionOptions, Projections
-from rankscope.layers.projected_attention import ProjectedAttention
+from rankscope.layers.projected_attention import (
+    AttentionOptions,
+    Maps,
+    Mixed,
+    MixingSketch,
+    ProjectedAttention,
+    Projections,
+    head_indices,
+    join_heads,
+    split_heads,
+)
 
 
 class SoftmaxFreeAttention(ProjectedAttention):

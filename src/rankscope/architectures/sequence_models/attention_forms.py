@@ -4,12 +4,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from rankscope.layers.attention import FactorizedMultiheadAttention
-from rankscope.layers.attention_cores import DenseCore
-from rankscope.layers.attention_projections import AttentionOptions, fresh_projections
 from rankscope.layers.cp_attention import CPAttention
-from rankscope.layers.projected_attention import ProjectedAttention
+from rankscope.layers.projected_attention import (
+    AttentionOptions,
+    ProjectedAttention,
+    fresh_projections,
+)
 from rankscope.layers.softmax_free_attention import SoftmaxFreeAttention
-from rankscope.layers.tunable_attention import TunableAttention
+from rankscope.layers.tunable_attention import DenseCore, TunableAttention
 
 _BATCH_FIRST = AttentionOptions(batch_first=True)
 

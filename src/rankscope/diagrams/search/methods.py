@@ -86,6 +86,27 @@ class Greedy(Method):
 
 
 @dataclass(frozen=True)
+class InOrder(Method):
+    """No search: the operands one after the other, as a chain of layers is carried out.
+
+    Args:
+        is_backward: start with the last operand instead of the first.
+    """
+
+    is_backward: bool = False
+
+    def path(self, problem: Problem) -> Path:
+        last = len(problem.operands) - 1
+        # What has been multiplied so far stands at the end of the list.
+        if self.is_backward:
+            return tuple((place - 1, place) for place in range(last, 0, -1))
+        return ((0, 1), *((0, place) for place in range(last - 1, 0, -1)))
+
+
+IN_ORDER = InOrder()
+
+
+@dataclass(frozen=True)
 class Cotengra(Method):
     """cotengra's random greedy orders, the best of which is improved piece by piece.
 

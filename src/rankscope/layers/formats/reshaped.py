@@ -1,15 +1,16 @@
-"""What the four reshaped formats share: everything that follows from the indices of their cores.
+"""Reshaped formats: the weight with its channels cut in factors.
 
-A reshaped format names the indices of each core by letters: i, j, k are the factors of the inputs,
-a, b, c those of the outputs, z the positions of the kernel (all in one), every other letter a bond.
-Rebuilding the weight, running core by core, counting and drawing are read off the letters.
+The indices of a core are letters: i, j, k are the factors of the inputs, a, b, c those of the
+outputs, z the positions of the kernel (all in one), every other letter a bond.
 
     r-cp            ria rjb rz
     r-tensor-train  xiap pjbq qkcr rz        (x has size 1)
+
+While the cores are applied, a state has besides these the letters of samples (n), groups (g) and
+places (y, all positions of the inputs in one).
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,17 +20,103 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Index, IndexKind, Node, Role
-from rankscope.layers.formats.balanced_ranks import largest_balanced_ranks
+from rankscope.decompositions.cp_form import decompose_cp
+from rankscope.decompositions.cp_search import CPOptions
+from rankscope.decompositions.svd import decompose_svd
+from rankscope.decompositions.tensor_ring import decompose_tensor_ring
+from rankscope.decompositions.tensor_train import limited_bonds
+from rankscope.decompositions.truncation import Bonds, MaxBond
+from rankscope.decompositions.tucker_energy import TuckerEnergy, tucker_energy
+from rankscope.decompositions.tucker_form import decompose_tucker
+from rankscope.diagrams.parts import Index, IndexKind
 from rankscope.layers.formats.channel_factors import ChannelFactors, splitting_refusal
-from rankscope.layers.formats.format import Cores, Format, Ranks, WeightShape, Window
-from rankscope.layers.formats.reshaped_steps import KERNEL, Step, subsample
+from rankscope.layers.formats.errors import with_middle_cut
+from rankscope.layers.formats.format import (
+    KERNEL,
+    UNIT,
+    Cores,
+    Format,
+    Legs,
+    Ranks,
+    WeightShape,
+    Window,
+)
+from rankscope.layers.formats.plain import (
+    LARGEST_COMPONENT,
+    balanced_components,
+    short_ring_error,
+)
 
-IN, OUT = "ijk", "abc"
-
-
+IN, OUT, PLACES = "ijk", "abc", "z"
 POINT = Window((1,), (0,), (1,))  # how a matrix moves, seen as a kernel of size 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One core's turn: the letters of the state before it, of the core, and of the state after."""
+
+    before: str
+    core: str
+    after: str
+
+    @property
+    def is_convolution(self) -> bool:
+        """Whether the core carries the kernel."""
+        return PLACES in self.core
+
+    @property
+    def summed(self) -> str:
+        """Letters of both the state and the core that end here."""
+        return "".join(x for x in self.before if x in self.core and x not in self.after)
+
+    @property
+    def fresh(self) -> str:
+        """Letters that come from the core."""
+        return "".join(x for x in self.core if x in self.after and x not in self.before)
+
+    @property
+    def untouched(self) -> str:
+        """Letters of the state that the core does not have."""
+        return "".join(x for x in self.before if x not in self.core)
+
+    @property
+    def equation(self) -> str:
+        """As an einsum, with samples, groups and places."""
+        return f"ng{self.before}y,g{self.core}->ng{self.after}y"
+
+    def convolve(
+        self,
+        state: Tensor,
+        core: Tensor,
+        window: Window,
+        places: Sequence[int],
+        kernel: Sequence[int],
+    ) -> tuple[Tensor, Sequence[int]]:
+        """The step of the kernel: letters the core does not touch are samples of a convolution."""
+        sizes = dict(zip(f"ng{self.before}", state.shape, strict=False))
+        sizes |= dict(zip(f"g{self.core}", core.shape, strict=True))
+        # Lists and not generators, which a traced graph could not contain.
+        rows = math.prod([sizes[x] for x in "n" + self.untouched])
+        channels = math.prod([sizes[x] for x in "g" + self.summed])
+        filters = math.prod([sizes[x] for x in "g" + self.fresh])
+        state = torch.einsum(f"ng{self.before}y->n{self.untouched}g{self.summed}y", state)
+        core = torch.einsum(f"g{self.core}->g{self.fresh}{self.summed}z", core)
+        # Positions with one place were strided over before the first core.
+        along = [place for place, size in enumerate(kernel) if size > 1]
+        margins, padding = window.paddings(along)
+        convolution = functional.conv1d if len(kernel) == 1 else functional.conv2d
+        outputs = convolution(
+            window.pad(state.reshape(rows, channels, *places), margins),
+            core.reshape(filters, channels // window.groups, *kernel),
+            None,
+            [stride if place in along else 1 for place, stride in enumerate(window.stride)],
+            padding,
+            window.dilation,
+            window.groups,
+        )
+        letters = f"n{self.untouched}g{self.fresh}"
+        result = outputs.reshape(*(sizes[x] for x in letters), math.prod(outputs.shape[2:]))
+        return torch.einsum(f"{letters}y->ng{self.after}y", result), outputs.shape[2:]
 
 
 @dataclass(frozen=True)
@@ -38,18 +125,6 @@ class ReshapedFormat(Format):
 
     num_factors: ClassVar[int]
     reverses_outputs: ClassVar[bool]
-
-    @abstractmethod
-    def legs(self, shape: WeightShape) -> dict[str, str]:
-        """The letters of each core, in the order of its positions."""
-
-    @abstractmethod
-    def bonds(self, shape: WeightShape) -> str:
-        """The letters whose sizes are the ranks, in their order."""
-
-    @abstractmethod
-    def fit(self, weight: Tensor, ranks: Ranks, *, seed: int) -> dict[str, Tensor]:
-        """The cores, in any dtype and of any norms; bonds may be smaller than the ranks."""
 
     def factors(self, shape: WeightShape) -> ChannelFactors:
         """How the channels are cut."""
@@ -81,54 +156,34 @@ class ReshapedFormat(Format):
             return f"its kernel has {len(shape.kernel)} positions, and at most two are supported."
         return splitting_refusal(shape, self.num_factors)
 
-    def sizes(self, shape: WeightShape, ranks: Ranks) -> dict[str, int]:
-        """The size of every letter.
+    def open_legs(self, shape: WeightShape) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return tuple(OUT[: self.num_factors]), tuple(IN[: self.num_factors])
 
-        Raises:
-            LayerError: if the format refuses the shape, or the ranks do not fit.
-        """
-        self.check(shape, ranks)
+    def open_sizes(self, shape: WeightShape) -> dict[str, int]:
         factors = self.factors(shape)
         return {
-            **dict(zip(IN, factors.in_factors, strict=False)),
             **dict(zip(OUT, factors.out_factors, strict=False)),
-            KERNEL: math.prod(shape.kernel),
-            "x": 1,
-            **dict(zip(self.bonds(shape), ranks, strict=True)),
+            **dict(zip(IN, factors.in_factors, strict=False)),
+            PLACES: math.prod(shape.kernel),
+            UNIT: 1,
         }
 
-    def core_shapes(self, shape: WeightShape, ranks: Ranks) -> dict[str, tuple[int, ...]]:
-        sizes = self.sizes(shape, ranks)
-        return {
-            name: tuple(sizes[letter] for letter in letters)
-            for name, letters in self.legs(shape).items()
-        }
+    def index(self, leg: str, size: int) -> Index:
+        for letters, name in ((IN, "in"), (OUT, "out")):
+            if leg in letters:
+                return Index(f"{name}_{letters.index(leg) + 1}", size, kind=IndexKind.FEATURE)
+        if leg == PLACES:
+            return Index("kernel", size, kind=IndexKind.SPACE)
+        return Index(leg, size, kind=IndexKind.RANK)
 
-    def decompose(self, weight: Tensor, ranks: Ranks, *, seed: int = 0) -> dict[str, Tensor]:
-        """See `Format.decompose`; all cores get the same norm, which trains and rounds best."""
-        shapes = self.core_shapes(WeightShape.of(weight), ranks)
-        cores = self.fit(weight, ranks, seed=seed)
-        norms = [float(torch.linalg.vector_norm(core)) for core in cores.values()]
-        norm = math.prod(norms) ** (1 / len(norms))
-        scales = [norm / each if each else 0.0 for each in norms]
-        return {
-            name: filled(core * scale, sizes).to(weight.dtype)
-            for (name, core), scale, sizes in zip(
-                cores.items(), scales, shapes.values(), strict=True
-            )
-        }
-
-    def to_dense(self, cores: Cores, shape: WeightShape) -> Tensor:
-        legs = self.legs(shape)
-        kernel = KERNEL if has_kernel(shape) else ""
-        count = self.num_factors
-        equation = f"{','.join(legs.values())}->{OUT[:count]}{IN[:count]}{kernel}"
-        return torch.einsum(equation, *(cores[name] for name in legs)).reshape(shape.sizes)
+    def kernel_legs(self, leg: str, shape: WeightShape) -> tuple[str, ...]:
+        """All positions, in one index."""
+        return KERNEL[: len(shape.kernel)] if leg == PLACES else ()
 
     def steps(self, shape: WeightShape) -> list[Step]:
         """From the inputs to the outputs, core by core."""
         steps = []  # no generator: it would lose its place in a traced graph
-        legs = list(self.legs(shape).values())
+        legs = ["".join(core) for core in self.legs(shape).values()]
         state, outputs = IN[: self.num_factors], OUT[: self.num_factors]
         for place, core in enumerate(legs):
             later = set("".join(legs[place + 1 :])) | set(outputs)
@@ -152,7 +207,7 @@ class ReshapedFormat(Format):
             rows = inputs.reshape(math.prod(inputs.shape[:-1]), shape.in_size, 1)
             outputs = self.apply(rows, cores, replace(shape, kernel=(1,)), POINT, bias)
             return outputs.reshape(*inputs.shape[:-1], shape.out_size)
-        state = inputs if has_kernel(shape) else subsample(inputs, window)
+        state = _strided(inputs, window, shape.single)
         places: Sequence[int] = state.shape[2:]
         groups, in_factors = window.groups, self.factors(shape).in_factors
         state = state.reshape(inputs.shape[0], groups, *in_factors, math.prod(places))
@@ -167,68 +222,32 @@ class ReshapedFormat(Format):
         outputs = state.reshape(inputs.shape[0], groups * shape.out_size, *places)
         return outputs if bias is None else outputs + bias.reshape(-1, *[1] * len(places))
 
-    def multiplications(
-        self, shape: WeightShape, ranks: Ranks, window: Window, input_sizes: Sequence[int]
-    ) -> int:
-        return sum(count for count, _ in self._costs(shape, ranks, window, input_sizes))
-
-    def activations(
-        self, shape: WeightShape, ranks: Ranks, window: Window, input_sizes: Sequence[int]
-    ) -> int:
-        """Numbers written between the cores, for one sample."""
-        return sum(count for _, count in self._costs(shape, ranks, window, input_sizes)[:-1])
-
-    def _costs(
-        self, shape: WeightShape, ranks: Ranks, window: Window, input_sizes: Sequence[int]
-    ) -> list[tuple[int, int]]:
-        """Of each step: its multiply-adds, and the numbers that it writes."""
-        sizes = self.sizes(shape, ranks)
-        after = math.prod(window.output_sizes(input_sizes, shape.kernel)) if shape.kernel else 1
-        places = math.prod(input_sizes) if has_kernel(shape) else after
-        costs = []
-        for step in self.steps(shape):
-            places = after if step.is_convolution else places
-            each = window.groups * places
-            counts = (set(step.before + step.core), step.after)
-            costs.append(tuple(each * math.prod(sizes[x] for x in letters) for letters in counts))
-        return [(multiplied, written) for multiplied, written in costs]
-
-    def largest_ranks(self, shape: WeightShape, num_parameters: int) -> Ranks | None:
-        return largest_balanced_ranks(
-            lambda ranks: self.num_parameters(shape, ranks), self.max_ranks(shape), num_parameters
-        )
+    def digits(self, shape: WeightShape, numbers: Tensor) -> tuple[Tensor, ...]:
+        """The numbers of rows, in the base of the outputs' factors."""
+        return torch.unravel_index(numbers, self.factors(shape).out_factors)
 
     def rows(self, cores: Cores, shape: WeightShape, numbers: Tensor) -> Tensor:
-        """See `Format.rows`: each core is entered at one factor of the number of the row."""
-        factors, count = self.factors(shape).out_factors, self.num_factors
-        digits = dict(zip(OUT, torch.unravel_index(numbers.flatten(), factors), strict=False))
-        operands, letters = [], []
-        for name, core in self.legs(shape).items():
-            out = next((x for x in core if x in digits), None)
-            chosen = cores[name]
-            if out is not None:
+        """See `Format.rows`: each core is entered at one digit of the number of the row."""
+        digits = dict(zip(OUT, self.digits(shape, numbers.flatten()), strict=False))
+        legs = self.legs(shape)
+        names, letters, state = [*legs], ["".join(core) for core in legs.values()], None
+        held = ""
+        # Backwards, as `row_chain` is counted: what was looked up is small, and comes last.
+        for place in reversed(range(len(names))):
+            core, chosen, own = letters[place], cores[names[place]], ""
+            for out in [x for x in core if x in digits]:
                 chosen = chosen.index_select(core.index(out), digits[out])
-            operands.append(chosen)
-            letters.append(core.replace(out or "n", "n"))
-        rows = torch.einsum(f"{','.join(letters)}->n{IN[:count]}", *operands)
-        return rows.reshape(*numbers.shape, shape.in_size)
-
-    def diagram(self, shape: WeightShape, ranks: Ranks) -> Diagram:
-        """The weight as a network of its cores; open indices are the factors and the kernel."""
-        sizes, legs = self.sizes(shape, ranks), self.legs(shape)
-        letters = dict.fromkeys(x for x in "".join(legs.values()) if x != "x")
-        named = {letter: _index_name(letter) for letter in letters}
-        count = self.num_factors
-        order = OUT[:count] + IN[:count] + (KERNEL if has_kernel(shape) else "")
-        return Diagram(
-            self.name,
-            tuple(Index(named[x], sizes[x], kind=_index_kind(x)) for x in letters),
-            tuple(
-                Node(name, tuple(named[x] for x in core if x != "x"), Role.CORE)
-                for name, core in legs.items()
-            ),
-            output=tuple(named[x] for x in order),
-        )
+                core, own = core.replace(out, "n"), "n"
+            if state is None:
+                state, held = chosen.movedim(core.index("n"), 0), core.replace(own, "")
+                continue
+            earlier = set("".join(letters[:place])) | set(IN)
+            kept = [x for x in dict.fromkeys(held + core) if x in earlier and x != "n"]
+            after = IN[: self.num_factors] if place == 0 else "".join(kept)
+            state = torch.einsum(f"n{held},{core}->n{after}", state, chosen)
+            held = after
+        assert state is not None  # there is a core
+        return state.reshape(*numbers.shape, shape.in_size)
 
 
 def has_kernel(shape: WeightShape) -> bool:
@@ -236,26 +255,235 @@ def has_kernel(shape: WeightShape) -> bool:
     return math.prod(shape.kernel) > 1
 
 
-def filled(core: Tensor, sizes: Sequence[int]) -> Tensor:
-    """A core with zeros where a bond came out smaller than its rank; contiguous."""
-    missing = [wanted - size for wanted, size in zip(sizes, core.shape, strict=True)]
-    margins = [size for gap in reversed(missing) for size in (0, gap)]
-    return functional.pad(core, margins).contiguous()
-
-
 @lru_cache(maxsize=1024)
 def _steps(format: ReshapedFormat, shape: WeightShape) -> tuple[Step, ...]:
     return tuple(format.steps(shape))
 
 
-def _index_name(letter: str) -> str:
-    for letters, name in ((IN, "in"), (OUT, "out")):
-        if letter in letters:
-            return f"{name}_{letters.index(letter) + 1}"
-    return "kernel" if letter == KERNEL else letter
+def _letters(**cores: str) -> Legs:
+    """The letters of each core that has any."""
+    return {name: tuple(letters) for name, letters in cores.items() if letters}
 
 
-def _index_kind(letter: str) -> IndexKind:
-    if letter in IN + OUT:
-        return IndexKind.FEATURE
-    return IndexKind.SPACE if letter == KERNEL else IndexKind.RANK
+def _strided(inputs: Tensor, window: Window, along: Sequence[int]) -> Tensor:
+    """The places that a kernel with one place reads, along some positions."""
+    margins = [m if place in along else (0, 0) for place, m in enumerate(window.margins)]
+    amounts = [size for margin in reversed(margins) for size in margin]
+    inputs = window.pad(inputs, amounts if any(amounts) else [])
+    for place in along:
+        if window.stride[place] > 1:
+            before = (slice(None),) * (place + 2)
+            inputs = inputs[(*before, slice(None, None, window.stride[place]))]
+    return inputs
+
+
+@dataclass(frozen=True)
+class ReshapedCPFormat(ReshapedFormat):
+    r"""Channels in two factors, a sum over r of two small matrices and a kernel.
+
+    .. math:: K_{(ab)(ij)z} = \sum_r A_{ria} B_{rjb} C_{rz}
+
+    with z all positions of the kernel. Of a matrix, or a kernel of one place, it is the nearest sum
+    of Kronecker products, and as exact as a singular value decomposition.
+
+    Reference:
+        Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352; Van Loan & Pitsianis (1993),
+        doi:10.1007/978-94-015-8196-7_17, for matrices.
+    """
+
+    name: ClassVar[str] = "r-cp"
+    num_factors: ClassVar[int] = 2
+    reverses_outputs: ClassVar[bool] = False
+
+    def legs(self, shape: WeightShape) -> Legs:
+        return _letters(factor_1="ria", factor_2="rjb", kernel="rz" if has_kernel(shape) else "")
+
+    def bonds(self, shape: WeightShape) -> tuple[str, ...]:
+        return ("r",)
+
+    def full_ranks(self, shape: WeightShape) -> Ranks:
+        """Surely enough: fibres along the largest position, one for each place of the others."""
+        sizes = self.paired_sizes(shape)
+        return (math.prod(sizes) // max(sizes),)
+
+    def fit(self, weight: Tensor, ranks: Ranks, *, seed: int) -> dict[str, Tensor]:
+        options = CPOptions(seed=seed, max_component_norm=LARGEST_COMPONENT)
+        made = decompose_cp(self.paired(weight), MaxBond(ranks[0]), options=options)
+        factors = balanced_components(made.factors)
+        return self.unpaired([factor.mT[..., None] for factor in factors], WeightShape.of(weight))
+
+    def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
+        """Estimates, interpolated from a few short fits; `decompose` looks longer."""
+        shape, tensor = WeightShape.of(weight), self.paired(weight)
+        options = CPOptions(num_starts=1, max_sweeps=10, max_iterations=0, seed=seed)
+        return self.estimated_errors(
+            shape,
+            ladder,
+            lambda ranks: decompose_cp(tensor, MaxBond(ranks[0]), options=options).relative_error,
+        )
+
+
+SPLIT_POSITIONS = (0, 1, 2, 3)  # S₁, S₂, T₁, T₂
+
+
+@dataclass(frozen=True)
+class ReshapedTuckerFormat(ReshapedFormat):
+    r"""Channels in two factors, each with a matrix of its own around a core with the kernel.
+
+    .. math:: K_{(ab)(ij)z} = \sum_{pqrs} P_{ip} Q_{jq} G_{pqrsz} U_{ar} V_{bs}
+
+    with z all positions of the kernel; of a matrix, or a kernel of one place, the core has none.
+    Ranks are those of S₁, S₂, T₁ and T₂.
+
+    Reference:
+        Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352.
+    """
+
+    name: ClassVar[str] = "r-tucker"
+    num_factors: ClassVar[int] = 2
+    reverses_outputs: ClassVar[bool] = False
+
+    def legs(self, shape: WeightShape) -> Legs:
+        core = "pqrsz" if has_kernel(shape) else "pqrs"
+        return _letters(in_1="ip", in_2="jq", core=core, out_1="ar", out_2="bs")
+
+    def bonds(self, shape: WeightShape) -> tuple[str, ...]:
+        return tuple("pqrs")
+
+    def full_ranks(self, shape: WeightShape) -> Ranks:
+        factors = self.factors(shape)
+        return (*factors.in_factors, *factors.out_factors)
+
+    def fit(self, weight: Tensor, ranks: Ranks, *, seed: int) -> dict[str, Tensor]:
+        made = decompose_tucker(self._tensor(weight), Bonds(ranks), positions=SPLIT_POSITIONS)
+        in_1, in_2, out_1, out_2 = (made.factors[position] for position in SPLIT_POSITIONS)
+        return {"in_1": in_1, "in_2": in_2, "core": made.core, "out_1": out_1, "out_2": out_2}
+
+    def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
+        """An upper bound for all ranks from one table: sweeps come nearer, never less near."""
+        energy = tucker_energy(self._tensor(weight), SPLIT_POSITIONS)
+        return [energy.relative_error(ranks) for ranks in ladder]
+
+    def _tensor(self, weight: Tensor) -> Tensor:
+        shape = WeightShape.of(weight)
+        tensor = self.factors(shape).split(weight.detach())
+        return tensor if has_kernel(shape) else tensor.squeeze(-1)
+
+
+@dataclass(frozen=True)
+class ReshapedTensorTrainFormat(ReshapedFormat):
+    r"""Channels in three factors, each pair (S_l, T_l) in one core of a train.
+
+    .. math:: K_{(abc)(ijk)z} = \sum_{pqr} G^1_{iap} G^2_{pjbq} G^3_{qkcr} C_{rz}
+
+    with z all positions of the kernel; of a matrix and of a kernel of one place, the third core is
+    the last. Factors of the outputs run the other way, so that the products S_l T_l are balanced.
+
+    The outer bonds are cut first, both in the paired tensor's own singular bases, then the middle
+    one: the squared error is a sum of orthogonal parts, at most that of the tails of all cuts.
+
+    Reference:
+        Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352; Novikov, Podoprikhin, Osokin &
+        Vetrov (2015), Sec. 3 and 4, arXiv:1509.06569, for matrices.
+    """
+
+    name: ClassVar[str] = "r-tensor-train"
+    num_factors: ClassVar[int] = 3
+    reverses_outputs: ClassVar[bool] = True
+
+    def legs(self, shape: WeightShape) -> Legs:
+        if has_kernel(shape):
+            return _letters(core_1="xiap", core_2="pjbq", core_3="qkcr", kernel="rz")
+        return _letters(core_1="xiap", core_2="pjbq", core_3="qkc")
+
+    def bonds(self, shape: WeightShape) -> tuple[str, ...]:
+        return tuple("pqr" if has_kernel(shape) else "pq")
+
+    def full_ranks(self, shape: WeightShape) -> Ranks:
+        return train_bonds(self.paired_sizes(shape))
+
+    def fit(self, weight: Tensor, ranks: Ranks, *, seed: int) -> dict[str, Tensor]:
+        energy = self._energy(weight)
+        first, last = (factor for _, factor in sorted(energy.factors.items()))
+        middle = _middle(energy, ranks)
+        cores = (middle,) if middle.ndim == 3 else _halves(middle, ranks[1])
+        ends = (first[None, :, : ranks[0]], last[:, : ranks[-1]].mT[..., None])
+        return self.unpaired((ends[0], *cores, ends[1]), WeightShape.of(weight))
+
+    def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
+        """Exactly those of `decompose`: what the outer bonds discard, and then the middle one."""
+        energy = self._energy(weight)
+        return [_train_error(energy, ranks) for ranks in ladder]
+
+    def _energy(self, weight: Tensor) -> TuckerEnergy:
+        tensor = self.paired(weight)
+        return tucker_energy(tensor, positions=(0, tensor.ndim - 1))
+
+
+def train_bonds(sizes: Sequence[int]) -> Ranks:
+    """The bonds of a train that can be any tensor of these sizes."""
+    return limited_bonds(sizes, (math.prod(sizes),) * (len(sizes) - 1))
+
+
+def _middle(energy: TuckerEnergy, ranks: Ranks) -> Tensor:
+    """What is left between the outer bonds, with one or two positions of its own."""
+    return energy.core[: ranks[0], ..., : ranks[-1]]
+
+
+def _halves(middle: Tensor, bond: int) -> tuple[Tensor, Tensor]:
+    """(left_bond, size, size, right_bond) cut in the middle."""
+    made = decompose_svd(middle.flatten(0, 1).flatten(1), MaxBond(bond))
+    roots = made.singular_values.sqrt()
+    left = (made.left * roots).reshape(*middle.shape[:2], -1)
+    return left, (made.right * roots[:, None]).reshape(-1, *middle.shape[2:])
+
+
+def _train_error(energy: TuckerEnergy, ranks: Ranks) -> float:
+    outer = energy.relative_error((ranks[0], ranks[-1]))
+    return outer if len(ranks) == 2 else with_middle_cut(outer, _middle(energy, ranks), ranks[1])
+
+
+@dataclass(frozen=True)
+class ReshapedTensorRingFormat(ReshapedFormat):
+    r"""The train of `ReshapedTensorTrainFormat` with its ends joined by one more bond.
+
+    .. math:: K_{(abc)(ijk)z} = \sum_{pqru} G^1_{uiap} G^2_{pjbq} G^3_{qkcr} C_{rzu}
+
+    Ranks are the bonds behind each core; the last one, u, closes the ring.
+
+    Reference:
+        Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352. Wang, Sun, Eriksson, Wang &
+        Aggarwal (2018), arXiv:1802.09052, have one core for each S_l and each T_l: other weights.
+    """
+
+    name: ClassVar[str] = "r-tensor-ring"
+    num_factors: ClassVar[int] = 3
+    reverses_outputs: ClassVar[bool] = True
+
+    def legs(self, shape: WeightShape) -> Legs:
+        if has_kernel(shape):
+            return _letters(core_1="uiap", core_2="pjbq", core_3="qkcr", kernel="rzu")
+        return _letters(core_1="uiap", core_2="pjbq", core_3="qkcu")
+
+    def bonds(self, shape: WeightShape) -> tuple[str, ...]:
+        return tuple("pqru" if has_kernel(shape) else "pqu")
+
+    def full_ranks(self, shape: WeightShape) -> Ranks:
+        """Those of the train: without a closing bond a ring is one."""
+        return (*train_bonds(self.paired_sizes(shape)), 1)
+
+    def max_ranks(self, shape: WeightShape) -> Ranks:
+        """Those of the train, and its largest for the closing bond."""
+        bonds = train_bonds(self.paired_sizes(shape))
+        return (*bonds, max(bonds))
+
+    def fit(self, weight: Tensor, ranks: Ranks, *, seed: int) -> dict[str, Tensor]:
+        ring = decompose_tensor_ring(self.paired(weight), Bonds(ranks), seed=seed)
+        return self.unpaired(ring.cores, WeightShape.of(weight))
+
+    def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
+        """Estimates, interpolated from a few short fits; `decompose` looks longer."""
+        shape, tensor = WeightShape.of(weight), self.paired(weight)
+        return self.estimated_errors(
+            shape, ladder, lambda ranks: short_ring_error(tensor, ranks, seed=seed)
+        )
