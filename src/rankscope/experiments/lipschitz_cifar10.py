@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from rankscope.architectures.lipschitz.catalogue import CIFAR10_DEVIATIONS, CIFAR10_MEANS
+from rankscope.architectures.lipschitz.network import CIFAR10_DEVIATIONS, CIFAR10_MEANS
 from rankscope.architectures.lipschitz.network import LipschitzNetwork
 from rankscope.architectures.lipschitz.resnet9 import ResNet9
 from rankscope.architectures.lipschitz.wide_resnet import WideResNet

@@ -7,8 +7,8 @@ attacks, withstands some of them, but nearly nothing is proved.
 from dataclasses import replace
 from fractions import Fraction
 
-from rankscope.architectures.lipschitz.catalogue import LIPSCHITZ_NETWORKS
 from rankscope.architectures.lipschitz.wide_resnet import WideResNet
+from rankscope.architectures.models.catalogue import BUILT_IN
 from rankscope.architectures.models.digits import DigitsNetwork
 from rankscope.experiments.experiment import Experiment
 from rankscope.experiments.lipschitz_entry import (
@@ -29,7 +29,7 @@ from rankscope.training.recipe import Cosine, Recipe
 NUM_SAMPLES = 360  # the whole test set
 _CERTIFIED = replace(SOURCE_RECIPE, epochs=40, batch_size=64)
 _USUAL = Recipe(epochs=20, batch_size=64, learning_rate=2e-3, schedule=Cosine())
-_CHAIN = LIPSCHITZ_NETWORKS["lipschitz-digits"]
+_CHAIN = BUILT_IN["lipschitz-digits"].make
 
 
 def _wide() -> WideResNet:
