@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rankscope.architectures.catalogue import CATALOGUE as EXACT_NETWORKS
 from rankscope.architectures.catalogue import read_settings
@@ -484,14 +484,15 @@ class MadeObject(Model):
         if self.has:
             return super()._lacks(parts, who)
         return ImportPathError(
-            f"{self.name} gives a {type(self.made).__name__}, wanted a torch.nn.Module or a diagram."
+            f"{self.name} gives a {type(self.made).__name__}, wanted a torch.nn.Module or a "
+            "diagram."
         )
 
     @property
     def module(self) -> "nn.Module":
         if not _is_module(self.made):
             raise self._lacks(("trained module",))
-        return self.made  # type: ignore[return-value]
+        return self.made
 
     @property
     def example(self) -> Any:
@@ -503,7 +504,7 @@ class MadeObject(Model):
             from rankscope.diagrams.network import drawable_with_sizes
 
             _refuse(self.name, "diagram", self.inputs, self.parameters)
-            return drawable_with_sizes(self.made, read_sizes(self.settings))  # type: ignore[arg-type]
+            return drawable_with_sizes(self.made, read_sizes(self.settings))
         return self._read(None)
 
     def outline(self, depth: int) -> "Drawable":
@@ -611,19 +612,12 @@ class _Given:
 
 def _open_word(word: str, given: _Given) -> Model:
     entry = catalogue().get(word)
-    if entry is not None and entry.built_in is not None:
-        if given.settings or given.parameters:
-            raise RequestError(
-                f"--set, --size and --parameter do not apply to the built-in network {word!r}."
-            )
-        return BuiltInNetwork(word, entry.built_in, given.weights, given.data, given.inputs)
     if entry is not None:
-        _refuse(word, "family" if entry.family else entry.kind, given.inputs, given.parameters)
-        return NamedDiagram(word, entry, given.settings)
+        return _open_entry(entry, given)
     path = Path(word)
-    if ":" in word and not path.exists():
+    if not path.exists() and ":" in word:
         return MadeObject(word, lambda: _for_inference(call_factory(word)), *given.of_object)
-    if ("," in word or "->" in word) and not path.exists():
+    if not path.exists() and ("," in word or "->" in word):
         return _open_einsum(word, given)
     if path.exists() or path.suffix or len(path.parts) > 1:
         return _open_path(path, given)
@@ -634,6 +628,18 @@ def _open_word(word: str, given: _Given) -> Model:
         "commas or an arrow, a factory is package.module:factory, and no file or folder has that "
         "name."
     )
+
+
+def _open_entry(entry: Entry, given: _Given) -> Model:
+    if entry.built_in is None:
+        kind = entry.kind if entry.family is None else "family"
+        _refuse(entry.name, kind, given.inputs, given.parameters)
+        return NamedDiagram(entry.name, entry, given.settings)
+    if given.settings or given.parameters:
+        raise RequestError(
+            f"--set, --size and --parameter do not apply to the built-in network {entry.name!r}."
+        )
+    return BuiltInNetwork(entry.name, entry.built_in, given.weights, given.data, given.inputs)
 
 
 def _open_einsum(equation: str, given: _Given) -> Model:
@@ -757,16 +763,16 @@ def _read(module: "nn.Module", example: Any, depth: int | None = None) -> "Drawa
 
 
 def _for_inference(made: object) -> object:
-    return made.eval() if _is_module(made) else made  # type: ignore[attr-defined]
+    return made.eval() if _is_module(made) else made
 
 
-def _is_module(what: object) -> bool:
+def _is_module(what: object) -> "TypeGuard[nn.Module]":
     # Who has a module has loaded torch; asking sys.modules does not load it for anyone else.
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(what, torch.nn.Module)
 
 
-def _is_drawable(what: object) -> bool:
+def _is_drawable(what: object) -> "TypeGuard[Drawable]":
     from rankscope.diagrams.diagram import Diagram
     from rankscope.diagrams.network import Network, Sum
 

@@ -379,9 +379,7 @@ def option_word(setting: str) -> str:
     return setting.replace("_", "-")
 
 
-def read_settings(
-    family: str, given: Mapping[str, str | int | bool], *, mark: str = ""
-) -> dict[str, Any]:
+def read_settings(family: str, given: Mapping[str, str | int], *, mark: str = "") -> dict[str, Any]:
     """The arguments of a network's class, from options as text or numbers.
 
     Args:
@@ -412,7 +410,7 @@ def read_settings(
     }
 
 
-def _read(word: str, family: str, kind: Kind, value: str | int | bool) -> Any:
+def _read(word: str, family: str, kind: Kind, value: str | int) -> Any:
     option = known_options()[word.lstrip("-")]
     if option.is_flag:
         if str(value).lower() not in ("true", "false"):
@@ -431,7 +429,7 @@ def _read(word: str, family: str, kind: Kind, value: str | int | bool) -> Any:
         return tuple(rows)
     if len(rows) > 1 or (_levels(kind) == 0 and not is_single):
         raise RequestError(f"{word} of {family} is one number, got {value!r}.")
-    return rows[0][0] if is_single and kind.fits(rows[0][0]) or _levels(kind) == 0 else rows[0]
+    return rows[0][0] if (is_single and kind.fits(rows[0][0])) or _levels(kind) == 0 else rows[0]
 
 
 def _levels(kind: Kind) -> int:
@@ -443,13 +441,9 @@ def _levels(kind: Kind) -> int:
 
 
 def _lowest(kind: Kind) -> int:
-    match kind:
-        case Integer():
-            return kind.low
-        case Optional():
-            return _lowest(kind.something)
-        case Either():
-            return min(_lowest(kind.first), _lowest(kind.second))
-        case Sequence():
-            return _lowest(kind.item)
-    return 0
+    if isinstance(kind, Either):
+        return min(_lowest(kind.first), _lowest(kind.second))
+    inner = kind.something if isinstance(kind, Optional) else kind
+    if isinstance(inner, Sequence):
+        return _lowest(inner.item)
+    return inner.low if isinstance(inner, Integer) else 0

@@ -142,20 +142,15 @@ def _write(folder: Path, document: dict[str, Any], certification: Any) -> None:
     write_atomically(folder / "certification.json", f"{console.to_json(document)}\n".encode())
 
 
-def _print(certification: Any) -> None:
+def _print(proved: Any) -> None:
     rows = [("radius", "certified", "attacked")]
     rows += [
-        (f"{row.radius:.4g}", f"{row.certified:.2%}", f"{row.attacked:.2%}")
-        for row in certification.radii
+        (f"{row.radius:.4g}", f"{row.certified:.2%}", f"{row.attacked:.2%}") for row in proved.radii
     ]
-    constant = (
-        ""
-        if certification.lipschitz is None
-        else f", Lipschitz constant <= {certification.lipschitz:.6g}"
-    )
+    constant = "" if proved.lipschitz is None else f", Lipschitz constant <= {proved.lipschitz:.6g}"
     print(
-        f"clean {certification.clean:.2%} of {certification.num_samples:,} samples; {certification.norm}, "
-        f"{certification.method}{constant}\n"
+        f"clean {proved.clean:.2%} of {proved.num_samples:,} samples; {proved.norm}, "
+        f"{proved.method}{constant}\n"
     )
     console.print_columns(rows, numbers=(0, 1, 2))
     print("\nThe true robust accuracy is between certified and attacked.")

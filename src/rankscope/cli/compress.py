@@ -84,13 +84,9 @@ def run(
     from rankscope.compression.compressing import scoring_on
     from rankscope.compression.plan import Budget
     from rankscope.compression.planning import Tolerance, plan_compression
-    from rankscope.models import open_model
     from rankscope.training.samples import read_calibration
 
-    folder = Path(data) if data is not None and Path(data).is_dir() else None
-    inputs = () if example is None else (read_shape(example),)
-    opened = open_model(model, weights=weights, data=folder, inputs=inputs)
-    opened.require_for("compress")
+    opened = _opened(model, weights, data, example)
     network, remarks = _network(opened, may_be_untrained=dry_run)
     calibration = None if data is None else read_calibration(data, data_set=opened.data_set)
     batch = calibration[0] if calibration and example is None else _example(opened)
@@ -119,6 +115,16 @@ def run(
     if measured is not None:
         _print_measured(measured)
         print(output)
+
+
+def _opened(model: str, weights: Path | None, data: str | None, example: str | None) -> "Model":
+    from rankscope.models import open_model
+
+    folder = Path(data) if data is not None and Path(data).is_dir() else None
+    inputs = () if example is None else (read_shape(example),)
+    opened = open_model(model, weights=weights, data=folder, inputs=inputs)
+    opened.require_for("compress")
+    return opened
 
 
 def _network(opened: "Model", *, may_be_untrained: bool) -> tuple[Any, list[str]]:
@@ -168,7 +174,9 @@ def _scorer(data: str | None, data_set: str | None) -> Any:
 
     test = load_data_set(data_set, None if data == data_set else Path(data)).test
     batch = test.batches(len(test))[0]
-    return lambda network: {"accuracy": accuracy(network, batch.inputs, batch.targets)}
+    labels = batch.targets
+    assert labels is not None, "data sets of classifiers have labels"
+    return lambda network: {"accuracy": accuracy(network, batch.inputs, labels)}
 
 
 def _read_unit(text: str) -> Any:

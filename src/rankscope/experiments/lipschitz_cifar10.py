@@ -15,8 +15,11 @@ from dataclasses import replace
 
 from torch import nn
 
-from rankscope.architectures.lipschitz.network import CIFAR10_DEVIATIONS, CIFAR10_MEANS
-from rankscope.architectures.lipschitz.network import LipschitzNetwork
+from rankscope.architectures.lipschitz.network import (
+    CIFAR10_DEVIATIONS,
+    CIFAR10_MEANS,
+    LipschitzNetwork,
+)
 from rankscope.architectures.lipschitz.resnet9 import ResNet9
 from rankscope.architectures.lipschitz.wide_resnet import WideResNet
 from rankscope.experiments.experiment import Experiment
