@@ -28,7 +28,7 @@ def run(
     from rankscope.diagrams.diagram import Diagram
     from rankscope.diagrams.drawing import draw
     from rankscope.diagrams.layout import View
-    from rankscope.diagrams.minimal_cut import minimal_cut
+    from rankscope.diagrams.cuts import minimal_cut
     from rankscope.errors import RequestError
 
     diagram = opened_for("cut", what, settings, sizes, inputs, parameters).diagram

@@ -174,7 +174,7 @@ def _method(family: str, method: str | None, exact: bool, epsilon: float | None)
 def _print_exact(
     question: _Question, options: Any, certificate: Path | None, *, as_json: bool
 ) -> None:
-    from rankscope.architectures.certification import certify
+    from rankscope.architectures.certification import certify_rank
     from rankscope.architectures.measuring import measure_rank
     from rankscope.separation.certificates.file import write_certificate
 
@@ -183,7 +183,7 @@ def _print_exact(
     with console.reporting(f"measuring {question.family}") as report:
         measured = measure_rank(network, split, replace(options, report=report))
         if certificate is not None:
-            proof = certify(network, split, measured, report=report)
+            proof = certify_rank(network, split, measured, report=report)
             write_certificate(certificate, proof)
     if as_json:
         console.print_json(measured.to_dict())
