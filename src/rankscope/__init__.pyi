@@ -1,5 +1,5 @@
-# Every public name once: type checkers read this file, and `rankscope.x` is imported from the module
-# that stands here when it is first used.
+# Every public name once: type checkers read this file, and `rankscope.x` is imported from where it
+# stands here when it is first used.
 from . import diagrams as diagrams
 from .architectures.attention.self_attention import SelfAttention as SelfAttention
 from .architectures.certification import certify_rank as certify_rank

@@ -6,20 +6,20 @@ Everything it has is made when it is first asked for, so that kinds without torc
 """
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rankscope.architectures.catalogue import CATALOGUE as EXACT_NETWORKS
 from rankscope.architectures.catalogue import read_settings
 from rankscope.architectures.models.catalogue import BUILT_IN, BuiltIn, build, build_trained
-from rankscope.errors import FactoryError, ImportPathError, RankscopeError, RequestError
+from rankscope.errors import FactoryError, ImportPathError, RequestError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,29 +84,36 @@ def catalogue() -> dict[str, Entry]:
 
 
 @dataclass(frozen=True, eq=False)
-class Model(ABC):
-    """Something that commands work on.
+class Model:
+    """Something that commands work on: what it is, and what it has.
 
-    Attributes:
+    Args:
         name: what it was opened from, in words.
+        kind: in words, without an article.
+        parts: what it has, by name; each is made when it is first asked for.
+        start: the module with whatever weights it starts with, if that is another one.
+        batch: one batch that the module takes, as tensors or shapes.
+        sketch: a picture for sizes that nobody chose, if it is another one than the diagram.
+        boxes: the diagram with one box for every module that is nested so deep.
+        data_set: that it was made for, by name; None if nobody knows.
+        takes_pixels: whether its inputs are entries of the data as they are, not scaled as in
+            training.
     """
 
     name: str
-
-    @property
-    @abstractmethod
-    def kind(self) -> str:
-        """In words, without an article."""
-
-    @property
-    @abstractmethod
-    def has(self) -> tuple[str, ...]:
-        """Which of the parts of a model it has, in words."""
+    kind: str
+    parts: Mapping[str, Callable[[], Any]]
+    start: "Callable[[], nn.Module] | None" = None
+    batch: Callable[[], Any] | None = None
+    sketch: "Callable[[], Drawable] | None" = None
+    boxes: "Callable[[int], Drawable] | None" = None
+    data_set: str | None = None
+    takes_pixels: bool = True
 
     @property
     def commands(self) -> list[str]:
         """The commands that can use it."""
-        return [name for name, parts in _NEEDED.items() if set(parts) & set(self.has)]
+        return [name for name, parts in _NEEDED.items() if set(parts) & set(self.parts)]
 
     def require_for(self, command: str) -> None:
         """Refuse a model that a command cannot use, and name the commands that can.
@@ -117,84 +124,86 @@ class Model(ABC):
         if command not in self.commands:
             raise self._lacks(_NEEDED[command], who=command)
 
-    @property
+    @cached_property
     def diagram(self) -> "Drawable":
         """As a tensor diagram, a sum of them, or a network of them."""
-        raise self._lacks(("diagram",))
+        drawable: Drawable = self._part("diagram")
+        return drawable
 
     @property
     def picture(self) -> "Drawable":
         """The diagram; where sizes change its shape and none are given, that of an example."""
-        return self.diagram
+        return self.diagram if self.sketch is None else self.sketch()
 
     def outline(self, depth: int) -> "Drawable":
         """The diagram with one box for every module that is nested `depth` deep."""
-        del depth
-        if "diagram" in self.has:
-            raise RequestError(
-                f"--depth draws the outline of nested modules, but {self.name!r} is "
-                f"{_with_article(self.kind)}; leave it out, and give sizes with --set."
-            )
-        raise self._lacks(("diagram",))
+        if self.boxes is not None:
+            return self.boxes(depth)
+        if "diagram" not in self.parts:
+            raise self._lacks(("diagram",))
+        raise RequestError(
+            f"--depth draws the outline of nested modules, but {self.name!r} is "
+            f"{_with_article(self.kind)}; leave it out, and give sizes with --set."
+        )
 
-    @property
+    @cached_property
     def network(self) -> "PolynomialNetwork":
         """The network whose rank can be measured exactly."""
-        raise self._lacks(("exact network",))
+        network: PolynomialNetwork = self._part("exact network")
+        return network
 
-    @property
+    @cached_property
     def module(self) -> "nn.Module":
         """The network with its trained weights, in inference mode."""
-        raise self._lacks(("trained module",))
+        module: nn.Module = self._part("trained module")
+        return module
 
-    @property
+    @cached_property
     def untrained(self) -> "nn.Module":
-        """The network with whatever weights it starts with."""
-        return self.module
+        """The network with whatever weights it starts with: enough for pictures and costs."""
+        return self.module if self.start is None else self.start()
 
-    @property
+    @cached_property
     def example(self) -> Any:
         """One batch that the module takes, as tensors or shapes; None if nobody knows one."""
-        return None
+        return None if self.batch is None else self.batch()
 
-    @property
+    @cached_property
     def function(self) -> Callable[..., Any]:
         """What is evaluated, where nothing but its values is needed."""
-        raise self._lacks(("function",))
+        function: Callable[..., Any] = self._part("function")
+        return function
 
     @property
     def configuration(self) -> Mapping[str, object] | None:
         """The document of its `config.json`, or None."""
-        return self._opened().config
+        return self._opened.config
 
     @property
     def weights(self) -> "TensorSource | None":
         """Its tensors, read one at a time; None if only the configuration is known."""
-        return self._opened().tensors
+        return self._opened.tensors
 
-    @property
-    def data_set(self) -> str | None:
-        """The data set that it was made for, by name; None if nobody knows."""
-        return None
-
-    @property
-    def takes_pixels(self) -> bool:
-        """Whether its inputs are the entries of the data as they are, not scaled as in training."""
-        return True
-
-    @property
+    @cached_property
     def audited(self) -> object:
         """What an audit opens: a path or a module."""
-        raise self._lacks(("weights", "configuration"))
+        return self._part("weights", "configuration")
 
+    @cached_property
     def _opened(self) -> "OpenedModel":
         from rankscope.auditing.sources import open_model as open_weights
 
         return open_weights(self.audited)
 
-    def _lacks(self, parts: Sequence[str], who: str = "open_model") -> RankscopeError:
-        needed = " or ".join(_with_article(part) for part in parts)
-        has = " and ".join(_with_article(part) for part in self.has) or "nothing of use"
+    def _part(self, *names: str) -> Any:
+        for name in names:
+            if name in self.parts:
+                return self.parts[name]()
+        raise self._lacks(names)
+
+    def _lacks(self, names: Sequence[str], who: str = "open_model") -> RequestError:
+        needed = " or ".join(map(_with_article, names))
+        has = " and ".join(map(_with_article, self.parts)) or "none of these"
         can = ", ".join(self.commands) or "no command"
         return RequestError(
             f"{who} needs {needed}, but {self.name!r} is {_with_article(self.kind)}, which has "
@@ -203,340 +212,9 @@ class Model(ABC):
 
 
 def _with_article(words: str) -> str:
-    if words in ("weights",):
+    if words == "weights":
         return words
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
-
-
-@dataclass(frozen=True, eq=False)
-class NamedDiagram(Model):
-    """A family of diagrams, an exact network, or both under one name.
-
-    Args:
-        entry: of the catalogue.
-        settings: as text, by the words of the family or of the exact network.
-    """
-
-    entry: Entry
-    settings: Mapping[str, str]
-
-    @property
-    def kind(self) -> str:
-        return self.entry.kind
-
-    @property
-    def has(self) -> tuple[str, ...]:
-        return ("diagram", "exact network") if self.entry.is_exact else ("diagram",)
-
-    @cached_property
-    def diagram(self) -> "Drawable":
-        """Of the family; of an exact network without one, its own."""
-        if self.entry.family is not None:
-            from rankscope.diagrams.families import build_family
-
-            return build_family(self.name, self.settings)
-        return self.network.diagram()
-
-    @property
-    def picture(self) -> "Drawable":
-        """Sizes that nobody chose are those of the example in the catalogue."""
-        if self.settings or self.entry.family is not None:
-            return self.diagram
-        entry = EXACT_NETWORKS[self.name]
-        return entry.network_class()(**entry.example).diagram()
-
-    @cached_property
-    def network(self) -> "PolynomialNetwork":
-        """Built from the settings, all of which must be the exact network's."""
-        self.require_for("rank")
-        family = self.entry.family
-        words = {} if family is None else {s.name: s.alias for s in family.settings if s.alias}
-        settings = {words.get(word, word): value for word, value in self.settings.items()}
-        arguments = read_settings(self.name, settings)
-        return EXACT_NETWORKS[self.name].network_class()(**arguments)
-
-
-@dataclass(frozen=True, eq=False)
-class GivenDiagram(Model):
-    """An einsum, or a diagram that was saved as JSON.
-
-    Args:
-        make: reads it.
-        word: for its kind.
-    """
-
-    make: "Callable[[], Drawable]"
-    word: str
-
-    @property
-    def kind(self) -> str:
-        return self.word
-
-    @property
-    def has(self) -> tuple[str, ...]:
-        return ("diagram",)
-
-    @cached_property
-    def diagram(self) -> "Drawable":
-        return self.make()
-
-
-@dataclass(frozen=True, eq=False)
-class BuiltInNetwork(Model):
-    """A trainable network of the catalogue.
-
-    Args:
-        entry: of the catalogue.
-        file: with weights; None for the published ones.
-        folder: where published weights are looked for; None for those of RANKSCOPE_DATA.
-        inputs: shapes to use instead of the usual one.
-    """
-
-    entry: BuiltIn
-    file: Path | None
-    folder: Path | None
-    inputs: tuple[Shape, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        return "built-in network"
-
-    @property
-    def has(self) -> tuple[str, ...]:
-        return ("trained module", "diagram", "weights")
-
-    @cached_property
-    def module(self) -> "nn.Module":
-        return build_trained(self.name, weights=self.file, data=self.folder)
-
-    @cached_property
-    def untrained(self) -> "nn.Module":
-        return build(self.name).eval() if self.file is None else self.module
-
-    @cached_property
-    def example(self) -> Any:
-        if not self.inputs:
-            return self.entry.example()
-        import torch
-
-        dtype = torch.long if self.entry.takes_tokens else None
-        return tuple(torch.ones(shape, dtype=dtype) for shape in self.inputs)
-
-    @cached_property
-    def diagram(self) -> "Drawable":
-        return _read(self.untrained, self.example)
-
-    def outline(self, depth: int) -> "Drawable":
-        return _read(self.untrained, self.example, depth)
-
-    @property
-    def data_set(self) -> str | None:
-        return self.entry.data_set
-
-    @property
-    def takes_pixels(self) -> bool:
-        return self.entry.takes_pixels
-
-    @property
-    def audited(self) -> object:
-        if self.name == "transformer" and self.file is None:
-            from rankscope.auditing.embedded import embedded_model
-
-            return embedded_model(self.name)  # with its configuration
-        return self.module
-
-
-@dataclass(frozen=True, eq=False)
-class CompressedFolder(Model):
-    """A folder that `compress` wrote.
-
-    Args:
-        folder: with `plan.json` and `model.safetensors`.
-        base: the built-in network that it was made from; None for another one.
-        inputs: shapes to use instead of the usual one.
-    """
-
-    folder: Path
-    base: BuiltInNetwork | None
-
-    @property
-    def kind(self) -> str:
-        return "compressed model"
-
-    @property
-    def has(self) -> tuple[str, ...]:
-        # The folder holds no code: a model of one's own is loaded with `rankscope.load(…, into=…)`.
-        return ("weights",) if self.base is None else ("trained module", "diagram", "weights")
-
-    @cached_property
-    def module(self) -> "nn.Module":
-        from rankscope.compression.loading import load
-
-        return load(self.folder)
-
-    @property
-    def example(self) -> Any:
-        return None if self.base is None else self.base.example
-
-    @cached_property
-    def diagram(self) -> "Drawable":
-        self.require_for("draw")
-        return _read(self.module, self.example)
-
-    def outline(self, depth: int) -> "Drawable":
-        self.require_for("draw")
-        return _read(self.module, self.example, depth)
-
-    @property
-    def data_set(self) -> str | None:
-        return None if self.base is None else self.base.data_set
-
-    @property
-    def takes_pixels(self) -> bool:
-        return self.base is None or self.base.takes_pixels
-
-    @property
-    def audited(self) -> object:
-        return self.folder if self.base is None else self.module
-
-
-@dataclass(frozen=True, eq=False)
-class ModelFiles(Model):
-    """A configuration, weights, or a folder with both, as Hugging Face writes them."""
-
-    path: Path
-
-    @cached_property
-    def opened(self) -> "OpenedModel":
-        """The files, opened but not read."""
-        from rankscope.auditing.sources import open_model as open_weights
-
-        return open_weights(self.path)
-
-    def _opened(self) -> "OpenedModel":
-        return self.opened
-
-    @property
-    def kind(self) -> str:
-        if self.path.is_dir():
-            return "folder of a model"
-        return "configuration" if self.opened.tensors is None else "file of weights"
-
-    @property
-    def has(self) -> tuple[str, ...]:
-        parts = {"configuration": self.opened.config, "weights": self.opened.tensors}
-        return tuple(name for name, part in parts.items() if part is not None)
-
-    @property
-    def audited(self) -> object:
-        return self.path
-
-
-@dataclass(frozen=True, eq=False)
-class MadeObject(Model):
-    """What a factory gives, or a module that the caller has: it is made when first asked for.
-
-    Args:
-        make: gives the module, diagram or function.
-        settings: sizes, if it is a diagram.
-        inputs: shapes of a module's inputs.
-        parameters: which are refused, as nothing here has operands.
-        file: weights to load into a module.
-    """
-
-    make: Callable[[], object]
-    settings: Mapping[str, str]
-    inputs: tuple[Shape, ...]
-    parameters: tuple[int, ...]
-    file: Path | None
-
-    @cached_property
-    def made(self) -> object:
-        """The object itself, modules in inference mode and with their weights."""
-        made = self.make()
-        if _is_module(made) and self.file is not None:
-            from rankscope.architectures.models.weight_files import load_weights, read_weights
-
-            load_weights(made, read_weights(self.file), who=str(self.file))
-        return made
-
-    @property
-    def kind(self) -> str:
-        if _is_module(self.made):
-            return "module"
-        if _is_drawable(self.made):
-            return "diagram"
-        return "function" if callable(self.made) else type(self.made).__name__
-
-    @property
-    def has(self) -> tuple[str, ...]:
-        if _is_module(self.made):
-            from rankscope.architectures.network import PolynomialNetwork
-
-            parts = ("trained module", "diagram", "weights", "function")
-            is_exact = isinstance(self.made, PolynomialNetwork)
-            return (*parts, "exact network") if is_exact else parts
-        if _is_drawable(self.made):
-            return ("diagram",)
-        return ("function",) if callable(self.made) else ()
-
-    def _lacks(self, parts: Sequence[str], who: str = "open_model") -> RankscopeError:
-        if self.has:
-            return super()._lacks(parts, who)
-        return ImportPathError(
-            f"{self.name} gives a {type(self.made).__name__}, wanted a torch.nn.Module or a "
-            "diagram."
-        )
-
-    @property
-    def module(self) -> "nn.Module":
-        if not _is_module(self.made):
-            raise self._lacks(("trained module",))
-        return self.made
-
-    @property
-    def example(self) -> Any:
-        return self.inputs or None
-
-    @cached_property
-    def diagram(self) -> "Drawable":
-        if _is_drawable(self.made):
-            from rankscope.diagrams.network import drawable_with_sizes
-
-            _refuse(self.name, "diagram", self.inputs, self.parameters)
-            return drawable_with_sizes(self.made, read_sizes(self.settings))
-        return self._read(None)
-
-    def outline(self, depth: int) -> "Drawable":
-        return super().outline(depth) if _is_drawable(self.made) else self._read(depth)
-
-    def _read(self, depth: int | None) -> "Drawable":
-        if self.settings or self.parameters:
-            raise RequestError(
-                f"--set, --size and --parameter do not apply to the module {self.name!r}."
-            )
-        if not self.inputs:
-            raise RequestError(
-                f"{self.name} is a module: give the shape of its input, "
-                "for example --input 1,3,32,32."
-            )
-        return _read(self.module, self.inputs, depth)
-
-    @property
-    def network(self) -> "PolynomialNetwork":
-        if "exact network" not in self.has:
-            raise self._lacks(("exact network",))
-        return self.made  # type: ignore[return-value]
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        if not callable(self.made):
-            raise self._lacks(("function",))
-        return self.made
-
-    @property
-    def audited(self) -> object:
-        return self.module
 
 
 def open_model(
@@ -554,7 +232,8 @@ def open_model(
         what: a name (`digits`, `resnet20`, `attention`, `multi-head`, …: `rankscope models` lists
             them), an einsum, `package.module:factory`, a path (a folder or `config.json` as Hugging
             Face writes them, weights in `.safetensors` or `.pt`, a diagram saved as `.json`, a
-            folder that `compress` wrote), a module, or a model that is open already.
+            folder that `compress` wrote), a module, or a model that is open already. A name comes
+            before a path: write `./digits` for a folder of that name.
         settings: sizes of a family of diagrams, an exact network or an einsum, by name.
         inputs: shapes of a module's inputs, one for each; built-in networks know their own.
         parameters: numbers of the operands of an einsum that are learned.
@@ -571,6 +250,8 @@ def open_model(
 
     Raises:
         RequestError: if there is no such model, or an option does not apply to its kind.
+        ImportPathError: if a factory cannot be imported, or makes something else.
+        FactoryError: if it raises.
         ModelFileError: if a file cannot be read.
     """
     if isinstance(what, Model):
@@ -586,11 +267,7 @@ def open_model(
         return _open_word(what, given)
     if isinstance(what, Path):
         return _open_path(what, given)
-    if not (_is_module(what) or _is_drawable(what)):
-        raise RequestError(
-            f"open_model: wanted a name, a path or a torch.nn.Module, got a {type(what).__name__}."
-        )
-    return MadeObject(type(what).__name__, lambda: what, *given.of_object)
+    return _open_object(type(what).__name__, what, given)
 
 
 @dataclass(frozen=True)
@@ -603,20 +280,39 @@ class _Given:
     weights: Path | None
     data: Path | None
 
-    @property
-    def of_object(
-        self,
-    ) -> tuple[dict[str, str], tuple[Shape, ...], tuple[int, ...], Path | None]:
-        return self.settings, self.inputs, self.parameters, self.weights
+    def sizes(self) -> dict[str, int]:
+        """The settings, all of which must be sizes."""
+        sizes = {}
+        for name, text in self.settings.items():
+            try:
+                sizes[name] = int(text)
+            except ValueError as error:
+                raise RequestError(
+                    f"The size of {name} must be a positive integer, got {text!r}."
+                ) from error
+        return sizes
+
+    def refuse(self, *options: str, of: str) -> None:
+        """Refuse options that do not apply to a kind of model.
+
+        Raises:
+            RequestError: if one of them was given.
+        """
+        values = {"--set": self.settings, "--input": self.inputs, "--parameter": self.parameters}
+        for option in options:
+            if values[option]:
+                raise RequestError(f"{option} does not apply to the {of}; leave it out.")
 
 
 def _open_word(word: str, given: _Given) -> Model:
     entry = catalogue().get(word)
     if entry is not None:
-        return _open_entry(entry, given)
+        opened = _open_diagrams if entry.built_in is None else _open_network
+        return opened(entry, given)
     path = Path(word)
     if not path.exists() and ":" in word:
-        return MadeObject(word, lambda: _for_inference(call_factory(word)), *given.of_object)
+        made = call_factory(word)
+        return _open_object(word, made.eval() if _is_module(made) else made, given)
     if not path.exists() and ("," in word or "->" in word):
         return _open_einsum(word, given)
     if path.exists() or path.suffix or len(path.parts) > 1:
@@ -630,75 +326,185 @@ def _open_word(word: str, given: _Given) -> Model:
     )
 
 
-def _open_entry(entry: Entry, given: _Given) -> Model:
-    if entry.built_in is None:
-        kind = entry.kind if entry.family is None else "family"
-        _refuse(entry.name, kind, given.inputs, given.parameters)
-        return NamedDiagram(entry.name, entry, given.settings)
-    if given.settings or given.parameters:
-        raise RequestError(
-            f"--set, --size and --parameter do not apply to the built-in network {entry.name!r}."
-        )
-    return BuiltInNetwork(entry.name, entry.built_in, given.weights, given.data, given.inputs)
+def _open_diagrams(entry: Entry, given: _Given) -> Model:
+    """A family of diagrams, an exact network, or both under one name."""
+    name, family = entry.name, entry.family
+    given.refuse("--input", "--parameter", of=f"{entry.kind} {name!r}")
+
+    def network() -> "PolynomialNetwork":
+        aliases = {} if family is None else {s.name: s.alias for s in family.settings if s.alias}
+        settings = {aliases.get(word, word): value for word, value in given.settings.items()}
+        return EXACT_NETWORKS[name].network_class()(**read_settings(name, settings))
+
+    def family_diagram() -> "Drawable":
+        from rankscope.diagrams.families import build_family
+
+        return build_family(name, given.settings)
+
+    def example_diagram() -> "Drawable":
+        exact = EXACT_NETWORKS[name]
+        return exact.network_class()(**exact.example).diagram()
+
+    parts: dict[str, Callable[[], Any]] = {"diagram": family_diagram}
+    if family is None:
+        parts = {"diagram": lambda: network().diagram()}
+    if entry.is_exact:
+        parts["exact network"] = network
+    needs_sizes = family is None and not given.settings
+    return Model(name, entry.kind, parts, sketch=example_diagram if needs_sizes else None)
 
 
 def _open_einsum(equation: str, given: _Given) -> Model:
-    if given.inputs:
-        raise RequestError(f"--input does not apply to the einsum {equation!r}; use --size.")
-    sizes = read_sizes(given.settings)
+    given.refuse("--input", of=f"einsum {equation!r}")
+    sizes = given.sizes()
 
     def make() -> "Drawable":
         from rankscope.diagrams.einsum import from_einsum
 
         return from_einsum(equation, sizes=sizes, parameters=given.parameters, name=equation)
 
-    return GivenDiagram(equation, make, "einsum")
+    return Model(equation, "einsum", {"diagram": make})
+
+
+def _open_network(named: Entry, given: _Given) -> Model:
+    """A trainable network of the catalogue."""
+    name, entry = named.name, BUILT_IN[named.name]
+    given.refuse("--set", "--parameter", of=f"built-in network {name!r}")
+
+    @cache
+    def trained() -> "nn.Module":
+        return build_trained(name, weights=given.weights, data=given.data)
+
+    def untrained() -> "nn.Module":
+        return build(name).eval()
+
+    def audited() -> object:
+        if name != "transformer" or given.weights is not None:
+            return trained()
+        from rankscope.auditing.embedded import embedded_model
+
+        return embedded_model(name)  # with its configuration
+
+    start = untrained if given.weights is None else trained
+    return _readable(
+        Model(
+            name,
+            "built-in network",
+            {"trained module": trained, "weights": audited},
+            start=start,
+            batch=lambda: entry.example(given.inputs),
+            data_set=entry.data_set,
+            takes_pixels=entry.takes_pixels,
+        ),
+        name=name,
+    )
 
 
 def _open_path(path: Path, given: _Given) -> Model:
+    from rankscope.auditing.sources import open_model as open_weights
     from rankscope.auditing.sources.documents import read_document
 
+    name = str(path)
     if (path / "plan.json").is_file():
-        document = read_document(path / "plan.json")
-        known = document.get("built_in")
-        base = None
-        if isinstance(known, str) and known in BUILT_IN:
-            base = BuiltInNetwork(known, BUILT_IN[known], None, None, given.inputs)
-        return CompressedFolder(str(path), path, base)
+        return _open_compressed(path, read_document(path / "plan.json").get("built_in"), given)
     if path.suffix == ".json" and not path.name.endswith(".index.json"):
         document = read_document(path)
         if document.get("kind") in ("diagram", "sum", "network") and "model_type" not in document:
-            _refuse(str(path), "file", given.inputs, given.parameters)
-            return GivenDiagram(str(path), lambda: _saved_diagram(document, given), "diagram")
-    return ModelFiles(str(path), path)
+            given.refuse("--input", "--parameter", of=f"file {name!r}")
+            return Model(name, "diagram", {"diagram": lambda: _saved_diagram(document, given)})
+    opened = open_weights(path)
+    holds = {"configuration": opened.config, "weights": opened.tensors}
+    parts = {part: lambda: path for part, value in holds.items() if value is not None}
+    kind = "configuration" if opened.tensors is None else "file of weights"
+    return Model(name, "folder of a model" if path.is_dir() else kind, parts)
 
 
 def _saved_diagram(document: Mapping[str, Any], given: _Given) -> "Drawable":
     from rankscope.diagrams.network import drawable_with_sizes
     from rankscope.diagrams.serialization import from_dict
 
-    return drawable_with_sizes(from_dict(document), read_sizes(given.settings))
+    return drawable_with_sizes(from_dict(document), given.sizes())
 
 
-def read_sizes(settings: Mapping[str, str]) -> dict[str, int]:
-    """Settings, all of which must be sizes.
+def _open_compressed(folder: Path, base: object, given: _Given) -> Model:
+    """What `compress` wrote; a folder holds no code, so only built-in networks are built again."""
+    if not isinstance(base, str) or base not in BUILT_IN:
+        weights = {"weights": lambda: folder}
+        return Model(str(folder), "compressed model of a network that is not built in", weights)
+    entry = BUILT_IN[base]
 
-    Example:
-        >>> read_sizes({"i": "64"})
-        {'i': 64}
+    @cache
+    def loaded() -> "nn.Module":
+        from rankscope.compression.loading import load
 
-    Raises:
-        RequestError: if one is no integer.
-    """
-    sizes = {}
-    for name, text in settings.items():
-        try:
-            sizes[name] = int(text)
-        except ValueError as error:
+        return load(folder)
+
+    return _readable(
+        Model(
+            str(folder),
+            "compressed model",
+            {"trained module": loaded, "weights": loaded},
+            batch=lambda: entry.example(given.inputs),
+            data_set=entry.data_set,
+            takes_pixels=entry.takes_pixels,
+        )
+    )
+
+
+def _open_object(name: str, made: object, given: _Given) -> Model:
+    """What a factory makes, or what the caller has."""
+    if _is_module(made):
+        return _open_module(name, made, given)
+    if _is_drawable(made):
+        from rankscope.diagrams.network import drawable_with_sizes
+
+        drawable = made
+        given.refuse("--input", "--parameter", of=f"diagram {name!r}")
+        sizes = given.sizes()
+        return Model(name, "diagram", {"diagram": lambda: drawable_with_sizes(drawable, sizes)})
+    if callable(made):
+        return Model(name, "function", {"function": lambda: made})
+    raise ImportPathError(
+        f"{name} gives a {type(made).__name__}, wanted a torch.nn.Module, a diagram or a function."
+    )
+
+
+def _open_module(name: str, module: "nn.Module", given: _Given) -> Model:
+    from rankscope.architectures.network import PolynomialNetwork
+
+    @cache
+    def loaded() -> "nn.Module":
+        if given.weights is not None:
+            from rankscope.architectures.models.weight_files import load_weights, read_weights
+
+            load_weights(module, read_weights(given.weights), who=str(given.weights))
+        return module
+
+    parts = dict.fromkeys(("trained module", "weights", "function"), loaded)
+    if isinstance(module, PolynomialNetwork):
+        parts["exact network"] = loaded
+    model = Model(name, "module", parts, batch=lambda: given.inputs or None)
+
+    def require_readable() -> None:
+        given.refuse("--set", "--parameter", of=f"module {name!r}")
+        if not given.inputs:
             raise RequestError(
-                f"The size of {name} must be a positive integer, got {text!r}."
-            ) from error
-    return sizes
+                f"{name} is a module: give the shape of its input, for example --input 1,3,32,32."
+            )
+
+    return _readable(model, require=require_readable)
+
+
+def _readable(
+    model: Model, *, name: str | None = None, require: Callable[[], None] = lambda: None
+) -> Model:
+    """The same with a diagram that is read from its module, whole or in outline."""
+
+    def read(depth: int | None = None) -> "Drawable":
+        require()
+        return _read(model.untrained, model.example, depth, name)
+
+    return replace(model, parts={"diagram": read, **model.parts}, boxes=read)
 
 
 def call_factory(what: str) -> object:
@@ -752,18 +558,18 @@ def _current_directory_importable() -> Iterator[None]:
         sys.path.remove(here)
 
 
-def _read(module: "nn.Module", example: Any, depth: int | None = None) -> "Drawable":
+def _read(module: "nn.Module", example: Any, depth: int | None, name: str | None) -> "Drawable":
     """A module as a network of diagrams; `example` is tensors or shapes."""
+    if find_spec("rankscope.reading") is not None:
+        parts = example[0] if isinstance(example, tuple) and len(example) == 1 else example
+        reading = import_module("rankscope.reading")
+        drawable: Drawable = reading.from_module(module, parts, depth=depth, name=name)
+        return drawable
     from rankscope.diagrams.reading import from_module
 
-    parts = example if isinstance(example, tuple) else (example,)
-    shapes = [part if isinstance(part, tuple) else tuple(part.shape) for part in parts]
-    del depth  # the present reader draws whole networks only
-    return from_module(module, *shapes)
-
-
-def _for_inference(made: object) -> object:
-    return made.eval() if _is_module(made) else made
+    several = example if isinstance(example, tuple) else (example,)
+    shapes = [part if isinstance(part, tuple) else tuple(part.shape) for part in several]
+    return from_module(module, *shapes, name=name)
 
 
 def _is_module(what: object) -> "TypeGuard[nn.Module]":
@@ -777,12 +583,6 @@ def _is_drawable(what: object) -> "TypeGuard[Drawable]":
     from rankscope.diagrams.network import Network, Sum
 
     return isinstance(what, Diagram | Sum | Network)
-
-
-def _refuse(name: str, kind: str, inputs: Sequence[Shape], parameters: Sequence[int]) -> None:
-    for option, given in (("--input", inputs), ("--parameter", parameters)):
-        if given:
-            raise RequestError(f"{option} does not apply to the {kind} {name!r}; leave it out.")
 
 
 def _as_text(value: object) -> str:

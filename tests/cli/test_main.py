@@ -63,7 +63,10 @@ WRONG = [
     (["cost", "json:JSONDecoder", "--input", "1"], "gives a JSONDecoder"),
     (["cost", "torch.nn:ReLU"], "give the shape of its input"),
     (["cost", "torch.nn:ReLU", "--input", "1,x"], "positive integers like 1,3,32,32, got '1,x'"),
-    (["cost", "torch.nn:ReLU", "--input", "2", "--set", "a=1"], "do not apply to the module"),
+    (
+        ["cost", "torch.nn:ReLU", "--input", "2", "--set", "a=1"],
+        "--set does not apply to the module",
+    ),
     (["cost", "absent.json"], "Cannot read 'absent.json': No such file"),
     (["cost", "cp", "--method", "magic"], "automatic, exhaustive, greedy, cotengra, got 'magic'"),
     (["draw", "cp", "--theme", "pink"], "light, dark, print, got 'pink'"),

@@ -3,7 +3,7 @@
 Reading this table loads no torch: a network's class is imported when the network is built.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -41,11 +41,14 @@ class BuiltIn:
     has_weights: bool = False
     convert: str | None = None
 
-    def example(self) -> "Tensor":
-        """A batch of ones, of the kind that the network takes."""
+    def example(self, shapes: Sequence[tuple[int, ...]] = ()) -> "Tensor | tuple[Tensor, ...]":
+        """A batch of ones of the kind that the network takes, in the usual shape or in others."""
         import torch
 
-        return torch.ones(self.input_shape, dtype=torch.long if self.takes_tokens else None)
+        dtype = torch.long if self.takes_tokens else None
+        if not shapes:
+            return torch.ones(self.input_shape, dtype=dtype)
+        return tuple(torch.ones(shape, dtype=dtype) for shape in shapes)
 
 
 def _of(place: str, *sizes: Any, **options: Any) -> "Callable[[], nn.Module]":
