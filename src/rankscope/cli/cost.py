@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Inputs, Json, Parameters, Settings, Sizes, What, opened_for
+from rankscope.cli.options import (
+    Depth,
+    Inputs,
+    Json,
+    Parameters,
+    Settings,
+    Sizes,
+    What,
+    opened_for,
+)
 
 # What each number means, printed beside it.
 ROWS = (
@@ -22,6 +31,7 @@ def run(
     sizes: Sizes = None,
     inputs: Inputs = None,
     parameters: Parameters = None,
+    depth: Depth = None,
     method: Annotated[
         str, typer.Option(help="Order search: automatic, exhaustive, greedy or cotengra.")
     ] = "automatic",
@@ -42,7 +52,8 @@ def run(
         raise RequestError(f"--method takes {', '.join(methods)}, got {method!r}.")
     with console.working(f"pricing {what}"):
         model = opened_for("cost", what, settings, sizes, inputs, parameters)
-        counted = cost(model.diagram, methods[method]).to_dict()
+        drawable = model.diagram if depth is None else model.outline(depth)
+        counted = cost(drawable, methods[method]).to_dict()
     if as_json:
         console.print_json(counted)
     else:
