@@ -55,6 +55,9 @@ def test_every_exact_network_has_a_picture_without_sizes_and_a_diagram_with_them
     if name not in FAMILIES:
         with pytest.raises(RequestError, match=f"{name} needs .*; it takes "):
             _ = open_model(name).diagram
+        words = {setting: word for word, setting in CATALOGUE[name].options.items()}
+        settings = {words[key]: value for key, value in CATALOGUE[name].example.items()}
+        assert open_model(name, settings=settings).diagram == open_model(name).picture
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -181,6 +184,10 @@ def test_options_that_do_not_apply_are_refused() -> None:
         open_model("digits", settings={"depth": 2})
     with pytest.raises(RequestError, match="--parameter does not apply to the exact network"):
         open_model("attention", parameters=[0])
+    with pytest.raises(RequestError, match="--weights does not apply to the einsum 'ij,jk->ik'"):
+        open_model("ij,jk->ik", weights="w.safetensors")
+    with pytest.raises(RequestError, match="--input does not apply to the model that is open"):
+        open_model(open_model("cp"), inputs=[(1, 2)])
 
 
 @pytest.mark.parametrize("word", ["multi-head", "tensor-train", "ij,jk->ik", "config.json"])

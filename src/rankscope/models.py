@@ -254,8 +254,6 @@ def open_model(
         FactoryError: if it raises.
         ModelFileError: if a file cannot be read.
     """
-    if isinstance(what, Model):
-        return what
     given = _Given(
         {name: _as_text(value) for name, value in (settings or {}).items()},
         tuple(tuple(shape) for shape in inputs),
@@ -263,6 +261,9 @@ def open_model(
         None if weights is None else Path(weights),
         None if data is None else Path(data),
     )
+    if isinstance(what, Model):
+        given.refuse("--set", "--input", "--parameter", "--weights", of="model that is open")
+        return what
     if isinstance(what, str):
         return _open_word(what, given)
     if isinstance(what, Path):
@@ -298,7 +299,12 @@ class _Given:
         Raises:
             RequestError: if one of them was given.
         """
-        values = {"--set": self.settings, "--input": self.inputs, "--parameter": self.parameters}
+        values = {
+            "--set": self.settings,
+            "--input": self.inputs,
+            "--parameter": self.parameters,
+            "--weights": self.weights,
+        }
         for option in options:
             if values[option]:
                 raise RequestError(f"{option} does not apply to the {of}; leave it out.")
@@ -329,7 +335,7 @@ def _open_word(word: str, given: _Given) -> Model:
 def _open_diagrams(entry: Entry, given: _Given) -> Model:
     """A family of diagrams, an exact network, or both under one name."""
     name, family = entry.name, entry.family
-    given.refuse("--input", "--parameter", of=f"{entry.kind} {name!r}")
+    given.refuse("--input", "--parameter", "--weights", of=f"{entry.kind} {name!r}")
 
     def network() -> "PolynomialNetwork":
         aliases = {} if family is None else {s.name: s.alias for s in family.settings if s.alias}
@@ -355,7 +361,7 @@ def _open_diagrams(entry: Entry, given: _Given) -> Model:
 
 
 def _open_einsum(equation: str, given: _Given) -> Model:
-    given.refuse("--input", of=f"einsum {equation!r}")
+    given.refuse("--input", "--weights", of=f"einsum {equation!r}")
     sizes = given.sizes()
 
     def make() -> "Drawable":
@@ -385,13 +391,12 @@ def _open_network(named: Entry, given: _Given) -> Model:
 
         return embedded_model(name)  # with its configuration
 
-    start = untrained if given.weights is None else trained
     return _readable(
         Model(
             name,
             "built-in network",
             {"trained module": trained, "weights": audited},
-            start=start,
+            start=untrained if given.weights is None else trained,
             batch=lambda: entry.example(given.inputs),
             data_set=entry.data_set,
             takes_pixels=entry.takes_pixels,
@@ -410,8 +415,9 @@ def _open_path(path: Path, given: _Given) -> Model:
     if path.suffix == ".json" and not path.name.endswith(".index.json"):
         document = read_document(path)
         if document.get("kind") in ("diagram", "sum", "network") and "model_type" not in document:
-            given.refuse("--input", "--parameter", of=f"file {name!r}")
+            given.refuse("--input", "--parameter", "--weights", of=f"diagram {name!r}")
             return Model(name, "diagram", {"diagram": lambda: _saved_diagram(document, given)})
+    given.refuse("--set", "--input", "--parameter", "--weights", of=f"path {name!r}")
     opened = open_weights(path)
     holds = {"configuration": opened.config, "weights": opened.tensors}
     parts = {part: lambda: path for part, value in holds.items() if value is not None}
@@ -428,6 +434,7 @@ def _saved_diagram(document: Mapping[str, Any], given: _Given) -> "Drawable":
 
 def _open_compressed(folder: Path, base: object, given: _Given) -> Model:
     """What `compress` wrote; a folder holds no code, so only built-in networks are built again."""
+    given.refuse("--set", "--parameter", "--weights", of=f"compressed model {str(folder)!r}")
     if not isinstance(base, str) or base not in BUILT_IN:
         weights = {"weights": lambda: folder}
         return Model(str(folder), "compressed model of a network that is not built in", weights)
@@ -459,10 +466,11 @@ def _open_object(name: str, made: object, given: _Given) -> Model:
         from rankscope.diagrams.network import drawable_with_sizes
 
         drawable = made
-        given.refuse("--input", "--parameter", of=f"diagram {name!r}")
+        given.refuse("--input", "--parameter", "--weights", of=f"diagram {name!r}")
         sizes = given.sizes()
         return Model(name, "diagram", {"diagram": lambda: drawable_with_sizes(drawable, sizes)})
     if callable(made):
+        given.refuse("--set", "--parameter", "--weights", of=f"function {name!r}")
         return Model(name, "function", {"function": lambda: made})
     raise ImportPathError(
         f"{name} gives a {type(made).__name__}, wanted a torch.nn.Module, a diagram or a function."
@@ -586,6 +594,7 @@ def _is_drawable(what: object) -> "TypeGuard[Drawable]":
 
 
 def _as_text(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return ",".join(str(part) for part in value)
-    return str(value)
+    if not isinstance(value, tuple | list):
+        return str(value)
+    mark = ";" if value and isinstance(value[0], tuple | list) else ","
+    return mark.join(_as_text(part) for part in value)
