@@ -39,7 +39,7 @@ def extras() -> dict[str, Drawable]:
         nn.TransformerEncoderLayer(256, 8, 1024, batch_first=True), 12, enable_nested_tensor=False
     )
     return {
-        "einsum": rankscope.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
+        "einsum": rankscope.diagrams.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
         "residual": rankscope.from_module(PerceptronWithResidual().eval(), (10, 64)),
         "convolutional": rankscope.from_module(convolutional.eval(), (1, 3, 8, 8)),
         "attention-two-layers": rankscope.SelfAttention(depth=2, width=4, heads=2).diagram(),
@@ -88,7 +88,7 @@ def draw_variants() -> None:
     rankscope.draw(single, PICTURES / "storyboard.svg", steps=True)
     train = build_family("tensor-train", {"order": 6, "size": 4, "rank": 3})
     assert isinstance(train, rankscope.Diagram)
-    cut = rankscope.minimal_cut(train, ("i1", "i3", "i5"), ("i2", "i4", "i6"))
+    cut = rankscope.diagrams.minimal_cut(train, ("i1", "i3", "i5"), ("i2", "i4", "i6"))
     rankscope.draw(train, PICTURES / "cut.svg", view=View(cut=cut.indices))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.certification import certify, verify
+from rankscope.architectures.certification import certify_rank, verify
 from rankscope.architectures.convolutional import ConvolutionalCircuit
 from rankscope.architectures.measuring import measure_rank
 from rankscope.architectures.network import PolynomialNetwork
@@ -52,7 +52,7 @@ def crown() -> None:
     """Measure and certify the largest network of the page."""
     network = SelfAttention(depth=3, width=4)
     partition = Partition.interleaved(network.num_positions)
-    certificate = certify(network, partition, measure(network))
+    certificate = certify_rank(network, partition, measure(network))
     write_certificate(CERTIFICATES / f"{CROWN}.json", certificate)
 
 
@@ -171,7 +171,7 @@ def certificate_table() -> list[str]:
     for name, network in largest.items():
         partition = Partition.interleaved(network.num_positions)
         measured = measure(network)
-        write_certificate(CERTIFICATES / f"{name}.json", certify(network, partition, measured))
+        write_certificate(CERTIFICATES / f"{name}.json", certify_rank(network, partition, measured))
     for path in sorted(CERTIFICATES.glob("*.json")):
         is_kept = path.stem == CROWN and "--crown" not in sys.argv
         certificate = read_certificate(path)

@@ -21,19 +21,19 @@ from rankscope.separation import write_certificate
 
 ATTENTION = {"N": 512, "M": 512, "F": 768}
 FORMS: dict[str, Drawable] = {
-    "multi-head, H=12, D=64": rankscope.family("multi-head", **ATTENTION, H=12, D=64),
-    "CP form, R=DH=768": rankscope.family("cp-attention", **ATTENTION, R=768),
-    "CP form, R=H=12": rankscope.family("cp-attention", **ATTENTION, R=12),
+    "multi-head, H=12, D=64": rankscope.diagrams.family("multi-head", **ATTENTION, H=12, D=64),
+    "CP form, R=DH=768": rankscope.diagrams.family("cp-attention", **ATTENTION, R=768),
+    "CP form, R=H=12": rankscope.diagrams.family("cp-attention", **ATTENTION, R=12),
 }
 PICTURES: dict[str, Drawable] = {
     "multi-head.svg": FORMS["multi-head, H=12, D=64"],
     "multi-head.html": FORMS["multi-head, H=12, D=64"],
     "multi-head.tikz": FORMS["multi-head, H=12, D=64"],
-    "tucker2-conv.pdf": rankscope.family("tucker2-conv"),
-    "tensor-train.png": rankscope.family("tensor-train"),
-    "tensor-ring.svg": rankscope.family("tensor-ring"),
-    "single-head.gif": rankscope.family("single-head", **ATTENTION, D=64),
-    "einsum.svg": rankscope.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
+    "tucker2-conv.pdf": rankscope.diagrams.family("tucker2-conv"),
+    "tensor-train.png": rankscope.diagrams.family("tensor-train"),
+    "tensor-ring.svg": rankscope.diagrams.family("tensor-ring"),
+    "single-head.gif": rankscope.diagrams.family("single-head", **ATTENTION, D=64),
+    "einsum.svg": rankscope.diagrams.from_einsum("abc,cde,bfg,gdh,eij,hik,fkl->ajl"),
 }
 
 
@@ -60,7 +60,7 @@ def measure(folder: Path, console: Console) -> None:
         table.add_row(f"heads {heads} x size {head_size}", f"{measured.lower}", certainty)
     console.print(table)
     path = folder / "rank-certificate.json"
-    certificate = rankscope.certify(network, split, measured)
+    certificate = rankscope.certify_rank(network, split, measured)
     write_certificate(path, certificate)
     console.print(f"{path}: {rankscope.verify(certificate)}")
 
@@ -86,7 +86,7 @@ def read_and_run(folder: Path, console: Console) -> None:
     encoder = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False).eval()
     network = rankscope.from_module(encoder, (2, 16, 64))
     rankscope.draw(network, folder / "transformer.svg")
-    rebuilt = rankscope.to_module(network, rankscope.module_arrays(encoder))
+    rebuilt = rankscope.to_module(network, rankscope.diagrams.module_arrays(encoder))
     inputs = torch.randn(2, 16, 64)
     with torch.no_grad():
         difference = float((encoder(inputs) - rebuilt(inputs)).abs().max())

@@ -172,6 +172,10 @@ class ConstructionError(RankscopeError, ValueError):
     """A network cannot be built by hand, read or cut into regions as asked."""
 
 
+class MovedNameError(RankscopeError, AttributeError):
+    """A name of an earlier version was asked for, which is somewhere else now."""
+
+
 def readable(count: int) -> str:
     """A count with its digits, or only how many there are if nobody would read them.
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.certification import certify, verify
+from rankscope.architectures.certification import certify_rank, verify
 from rankscope.architectures.measuring import measure_rank
 from rankscope.architectures.network import PolynomialNetwork
 from rankscope.architectures.products import ProductNetwork
@@ -41,7 +41,7 @@ def certified(
     """The certificate of a measurement, written to JSON and read again."""
     partition = Partition.interleaved(network.num_positions)
     measured = measure_rank(network, partition, MeasureOptions(is_graded=is_graded))
-    made = certify(network, partition, measured, max_determinant=max_determinant)
+    made = certify_rank(network, partition, measured, max_determinant=max_determinant)
     read = parse_certificate(to_json(made).encode())
     assert read == made
     return read
@@ -189,7 +189,7 @@ def test_trained_weights_are_certified_as_they_are() -> None:
         network.factors[:, 2] = network.factors[:, 1]
     weights = dict(network.named_parameters())
     measured = measure_rank(network, SPLIT, weights=weights)
-    certificate = certify(network, SPLIT, measured, weights=weights)
+    certificate = certify_rank(network, SPLIT, measured, weights=weights)
     assert isinstance(certificate.weights, GivenWeights)
     read = parse_certificate(to_json(certificate).encode())
     assert read == certificate
@@ -207,9 +207,9 @@ def test_weights_must_be_those_that_were_measured() -> None:
     weights = dict(SHALLOW.named_parameters())
     drawn, given_here = measure_rank(SHALLOW, SPLIT), measure_rank(SHALLOW, SPLIT, weights=weights)
     with pytest.raises(CertificateError, match="measured at random ones: give none"):
-        certify(SHALLOW, SPLIT, drawn, weights=weights)
+        certify_rank(SHALLOW, SPLIT, drawn, weights=weights)
     with pytest.raises(CertificateError, match="measured at given weights: give them"):
-        certify(SHALLOW, SPLIT, given_here)
+        certify_rank(SHALLOW, SPLIT, given_here)
 
 
 def test_a_network_that_cannot_be_built_again_is_refused() -> None:
@@ -217,14 +217,14 @@ def test_a_network_that_cannot_be_built_again_is_refused() -> None:
         family = "own"
 
     with pytest.raises(FamilyError, match="There is no family 'own'"):
-        certify(Own(order=4, size=2, channels=3), SPLIT, measure_rank(SHALLOW, SPLIT))
+        certify_rank(Own(order=4, size=2, channels=3), SPLIT, measure_rank(SHALLOW, SPLIT))
 
 
 def test_a_measurement_of_another_network_is_refused() -> None:
     minor = Minor(None, (0, 1, 2, 3), (0, 1, 2, 3))
     measured = MeasuredRank((Run(101, 0, (minor,), (4, 4)),), None, 8, 0.0)
     with pytest.raises(MatrixError, match="non-singular matrix, got rank 3 modulo 101 for size 4"):
-        certify(SHALLOW, SPLIT, measured, max_determinant=2)
+        certify_rank(SHALLOW, SPLIT, measured, max_determinant=2)
 
 
 def test_a_fast_evaluation_that_errs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

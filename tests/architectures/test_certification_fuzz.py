@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.architectures.catalogue import build
-from rankscope.architectures.certification import certify, verify
+from rankscope.architectures.certification import certify_rank, verify
 from rankscope.architectures.measuring import measure_rank
 from rankscope.architectures.network import PolynomialNetwork
 from rankscope.architectures.products import ProductNetwork
@@ -29,7 +29,7 @@ def document_of(
     weights = dict(network.named_parameters()) if has_own_weights else None
     options = MeasureOptions(is_graded=is_graded)
     measured = measure_rank(network, partition, options, weights=weights)
-    certificate = certify(network, partition, measured, weights=weights, max_determinant=2)
+    certificate = certify_rank(network, partition, measured, weights=weights, max_determinant=2)
     assert verify(certificate).is_proved
     document: dict[str, Any] = json.loads(to_json(certificate))
     return document

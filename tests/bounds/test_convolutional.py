@@ -15,8 +15,8 @@ from rankscope.bounds.convolutional import (
     pooling_lower_bound,
     pooling_upper_bound,
 )
+from rankscope.diagrams.cuts import minimal_cut
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.minimal_cut import minimal_cut
 from rankscope.diagrams.parts import Index, Node
 from rankscope.errors import BoundError
 from rankscope.separation.exact.modular import rank_modulo

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
 
-from rankscope.architectures.lipschitz.catalogue import LIPSCHITZ_NETWORKS
-from rankscope.cli import certify_inputs
+from rankscope.architectures.models.catalogue import build
 from rankscope.cli.main import main
 from rankscope.errors import OutputError, RequestError
+from rankscope.models import open_model
+from rankscope.training import samples as training_samples
 from rankscope.training.batches import Normalization, TensorData
 from rankscope.training.datasets import DataSet
+from rankscope.training.samples import LabelledSamples, read_labelled
+from rankscope.verbs import certify_robustness
 
 FACTORY = """
 import torch
@@ -94,7 +96,7 @@ def test_lipschitz_networks_take_weights_and_are_held_to_their_constant(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
-    network = LIPSCHITZ_NETWORKS["lipschitz-digits"]()
+    network = build("lipschitz-digits")
     weights = tmp_path / "weights.safetensors"
     save_file({k: v.contiguous() for k, v in network.state_dict().items()}, weights)
     options = ("--data", "digits", "--samples", "5", "--radius", "0.001", "--steps", "3")
@@ -103,31 +105,41 @@ def test_lipschitz_networks_take_weights_and_are_held_to_their_constant(
     assert "untrained; give its weights" in refusal(capsys, "lipschitz-digits", *options)
 
 
-def test_the_scaling_of_a_data_set_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scaling_of_a_data_set_counts() -> None:
     """A built-in network sees scaled pixels; radii are those of pixels in 0..1."""
+    pixels = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    scaling = Normalization((0.5,), (0.25,))
+    network = open_model("digits").module
+    with torch.no_grad():
+        labels = network((pixels - 0.5) / 0.25).argmax(dim=1)
+    samples = LabelledSamples(pixels, labels, scaling)
+    assert certify_robustness("digits", samples, [0.0]).clean == 1.0
+    plain = certify_robustness("digits", (pixels, labels), [1e-4])
+    scaled = certify_robustness("digits", samples, [1e-4])
+    assert plain.lipschitz is not None
+    assert scaled.lipschitz == pytest.approx(4 * plain.lipschitz)
+
+
+def test_pixels_of_a_data_set_lie_in_0_to_1(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = torch.randint(256, (3, 1, 8, 8), dtype=torch.uint8)
     test = TensorData(pixels, torch.tensor([0, 1, 2]), None, Normalization((0.5,), (0.25,)))
     data = DataSet("digits", test, test, num_classes=10)
-    monkeypatch.setattr(certify_inputs, "load_data_set", lambda name, folder: data)
-    samples = certify_inputs.read_samples("digits", "digits", 2)
+    monkeypatch.setattr(training_samples, "load_data_set", lambda name, folder: data)
+    samples = read_labelled("digits", data_set="digits", count=2)
     assert torch.equal(samples.inputs, pixels[:2].float() / 255)
-    network = certify_inputs.read_network("digits", None, "digits", samples)
-    assert isinstance(network, nn.Sequential)
-    with torch.no_grad():
-        batch = test.head(2).batches(2)[0].inputs
-        torch.testing.assert_close(network(samples.inputs), network[1](batch))
+    assert samples.normalize == test.normalize
 
 
 def test_data_without_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     unlabelled = TensorData(torch.rand(3, 1, 8, 8))
     data = DataSet("digits", unlabelled, unlabelled, num_classes=10)
-    monkeypatch.setattr(certify_inputs, "load_data_set", lambda name, folder: data)
+    monkeypatch.setattr(training_samples, "load_data_set", lambda name, folder: data)
     with pytest.raises(RequestError, match="--data: digits has no labels"):
-        certify_inputs.read_samples("digits", "digits", None)
+        read_labelled("digits", data_set="digits")
 
 
 def test_a_folder_holds_the_data_set_of_a_built_in_network(tmp_path: Path) -> None:
-    samples = certify_inputs.read_samples(str(tmp_path), "digits", 3)
+    samples = read_labelled(str(tmp_path), data_set="digits", count=3)
     assert samples.inputs.shape == (3, 1, 8, 8)
 
 
@@ -157,7 +169,7 @@ def test_wrong_options_are_refused(
 def test_data_that_do_not_fit_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str
 ) -> None:
-    assert "got 'nothing' for" in refusal(capsys, factory, "--data", "nothing")
+    assert "got 'nothing'" in refusal(capsys, factory, "--data", "nothing")
     assert "built-in network, or a file" in refusal(capsys, factory, "--data", str(tmp_path))
     save_file({"inputs": torch.rand(2, 6)}, tmp_path / "half.safetensors")
     told = refusal(capsys, factory, "--data", str(tmp_path / "half.safetensors"))

@@ -158,7 +158,8 @@ def test_a_saved_diagram_is_read_back(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_factory_may_return_a_diagram(capsys: pytest.CaptureFixture[str]) -> None:
     Path("my_diagrams_for_a_test.py").write_text(
-        "from rankscope import from_einsum\ndef make():\n    return from_einsum('ij,jk->ik')\n"
+        "from rankscope.diagrams import from_einsum\n"
+        "def make():\n    return from_einsum('ij,jk->ik')\n"
     )
     sizes = ["--size", "i=2", "--size", "j=3", "--size", "k=4"]
     found = document(["cost", "my_diagrams_for_a_test:make", *sizes], capsys)

@@ -127,7 +127,7 @@ def test_wrong_requests_list_the_right_ones(
     assert "tensor-ring" in refusal(capsys, "digits", dry, "--formats", "svd,tt")
     assert "like 32,8, got 'few'" in refusal(capsys, "digits", dry, "--bits", "few")
     assert "-o FOLDER, or plan with --dry-run" in refusal(capsys, "digits")
-    assert "'resnet' is no built-in network (digits," in refusal(capsys, "resnet", dry)
+    assert "There is no model 'resnet'. Did you mean resnet" in refusal(capsys, "resnet", dry)
     assert "gives a int" in refusal(capsys, f"{factory}:number", dry)
     assert "'nothing' is none of them" in refusal(capsys, "digits", dry, "--data", "nothing")
     told = refusal(capsys, f"{factory}:network", dry, "--data", ".")

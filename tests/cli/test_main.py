@@ -63,8 +63,11 @@ WRONG = [
     (["cost", "json:JSONDecoder", "--input", "1"], "gives a JSONDecoder"),
     (["cost", "torch.nn:ReLU"], "give the shape of its input"),
     (["cost", "torch.nn:ReLU", "--input", "1,x"], "positive integers like 1,3,32,32, got '1,x'"),
-    (["cost", "torch.nn:ReLU", "--input", "2", "--set", "a=1"], "do not apply to the module"),
-    (["cost", "absent.json"], "Cannot read absent.json"),
+    (
+        ["cost", "torch.nn:ReLU", "--input", "2", "--set", "a=1"],
+        "--set does not apply to the module",
+    ),
+    (["cost", "absent.json"], "Cannot read 'absent.json': No such file"),
     (["cost", "cp", "--method", "magic"], "automatic, exhaustive, greedy, cotengra, got 'magic'"),
     (["draw", "cp", "--theme", "pink"], "light, dark, print, got 'pink'"),
     (["draw", "cp", "-o", "x.bmp"], ".svg, .pdf, .png, .tikz, .gif, .html"),
@@ -105,7 +108,7 @@ def test_an_unforeseen_failure_exits_with_one(
     def fail(*_: object) -> None:
         raise RuntimeError("the disk is on fire")
 
-    monkeypatch.setattr("rankscope.cli.resolve.resolve", fail)
+    monkeypatch.setattr("rankscope.cli.cost.opened_for", fail)
     assert main(["cost", "cp"]) == 1
     error = capsys.readouterr().err
     assert error == (
@@ -116,7 +119,7 @@ def test_an_unforeseen_failure_exits_with_one(
 def test_a_file_that_is_not_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("broken.json").write_text("{")
     assert main(["cost", "broken.json"]) == 2
-    assert "broken.json is not JSON" in capsys.readouterr().err
+    assert "broken.json is not usable JSON" in capsys.readouterr().err
 
 
 def test_a_module_that_fails_to_import_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -179,7 +179,7 @@ def test_data_must_be_a_tensor_with_positions(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("rank nonsense", "There is no family 'nonsense'; there are attention, tensor-train"),
+        ("rank nonsense", "There is no model 'nonsense'. `rankscope models` lists the names"),
         ("rank attention", "attention needs --depth and --width"),
         ("rank attention --depth 2 --width 3 --bond 2", "--bond does not apply to attention"),
         ("rank attention --depth 0 --width 3", "--depth must be a positive number, got 0"),
@@ -200,7 +200,7 @@ def test_data_must_be_a_tensor_with_positions(
         ("rank attention --depth 1 --width 2 --method numeric --prime 7", "certifies nothing"),
         ("rank attention --depth 1 --width 2 --method numeric --data x.npy", "--data goes with"),
         ("rank attention --depth 1 --width 2 --backend x", "the backend must be one of"),
-        ("bounds attention --depth 1 --width 2 --output-position 4", "is not one of 4 tokens"),
+        ("bounds attention --depth 1 --width 2 --output-position 4", "must lie in 0..3, got 4"),
     ],
 )
 def test_bad_requests_are_one_line_with_the_way_out(

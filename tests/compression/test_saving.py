@@ -94,9 +94,9 @@ def test_tied_weights_are_written_once(tmp_path: Path) -> None:
 
 
 def test_a_built_in_network_is_rebuilt_by_its_name(tmp_path: Path) -> None:
-    from rankscope.architectures.models.catalogue import BUILT_IN
+    from rankscope.architectures.models.catalogue import build
 
-    compressed = compress(BUILT_IN["digits"](), keep=0.3)
+    compressed = compress(build("digits"), keep=0.3)
     save(compressed, tmp_path / "digits", built_in="digits")
     loaded = load(tmp_path / "digits")
     for name, value in compressed.model.state_dict().items():

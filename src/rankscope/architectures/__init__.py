@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
     from rankscope.architectures.attention.self_attention import SelfAttention as SelfAttention
-    from rankscope.architectures.certification import certify as certify
+    from rankscope.architectures.certification import certify_rank as certify_rank
     from rankscope.architectures.certification import verify as verify
     from rankscope.architectures.classifiers.features import PatchFeatures as PatchFeatures
     from rankscope.architectures.classifiers.hierarchical_classifier import (
@@ -58,7 +58,7 @@ _HOMES = {
     "SparsePolynomial": "sparse_polynomial",
     "TensorTrain": "tensor_train",
     "TrainClassifier": "classifiers.train_classifier",
-    "certify": "certification",
+    "certify_rank": "certification",
     "measure_rank": "measuring",
     "measure_ranks": "measuring",
     "verify": "certification",

@@ -43,7 +43,7 @@ defining equations"
 )
 
 
-def certify(
+def certify_rank(
     network: PolynomialNetwork,
     partition: Partition,
     measured: MeasuredRank,
@@ -70,7 +70,7 @@ def certify(
     """
     if measured.has_given_weights != (weights is not None):
         wanted = "at given weights: give them" if weights is None else "at random ones: give none"
-        raise CertificateError(f"certify: the rank was measured {wanted}.")
+        raise CertificateError(f"certify_rank: the rank was measured {wanted}.")
     build(network.family, network.settings)
     run = measured.best
     draft = Certificate(

@@ -7,6 +7,7 @@ certified; a subclass names its `split_class` where the two sides meet in less t
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy
@@ -37,6 +38,21 @@ Setting = (
 _PAIRS_AT_ONCE = 1 << 16
 
 
+@dataclass(frozen=True)
+class KnownBounds:
+    """What theorems say of a network's separation rank; None where no theorem applies.
+
+    Args:
+        lower: for almost all weights.
+        published: an upper bound, as published.
+        count: our own upper bound, for all weights.
+    """
+
+    lower: LowerBound | None
+    published: UpperBound | None
+    count: UpperBound | None
+
+
 class PolynomialNetwork(nn.Module, ABC):
     """A network with one scalar output, polynomial in its weights and its inputs.
 
@@ -46,9 +62,11 @@ class PolynomialNetwork(nn.Module, ABC):
         input_size: every input is a vector of this size.
         num_templates: None if inputs are arbitrary vectors; otherwise the inputs of interest are
             the unit vectors, this many, and ranks are ranks of the grid tensor.
+        default_partition: the split that theorems about this network speak of.
     """
 
     family: ClassVar[str]
+    default_partition: ClassVar[str] = "interleaved"
     num_positions: int
     input_size: int
     num_templates: int | None = None
@@ -85,6 +103,11 @@ class PolynomialNetwork(nn.Module, ABC):
         """The best bound for almost all weights, or None where there is no theorem."""
         del partition
         return None
+
+    def known_bounds(self, partition: Partition) -> KnownBounds:
+        """All that theory says without measuring; sizes are enough, so weights may be on `meta`."""
+        self.require_covered(partition)
+        return KnownBounds(self.lower_bound(partition), None, self.upper_bound(partition))
 
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
         """The degrees in the inputs of the right side that occur, ascending.

@@ -53,6 +53,7 @@ class RecurrentCircuit(TokenNetwork):
     """
 
     family = "recurrent"
+    default_partition = "start-end"
 
     def __init__(
         self,

@@ -15,8 +15,9 @@ def run(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="A folder or config.json (Hugging Face style), .safetensors, .pt, or "
-            "package.module:factory; nothing for the embedded transformer.",
+            help="A folder or config.json (Hugging Face style), .safetensors, .pt, "
+            "package.module:factory, or a built-in network (digits, resnet20, …); nothing for the "
+            "embedded transformer.",
             show_default=False,
         ),
     ] = None,
@@ -30,34 +31,26 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Parameters by part, bottlenecks, spectra, and findings with the command that acts on them."""
-    from rankscope.auditing.auditor import audit
+    from rankscope.verbs import audit
 
     with console.reporting("auditing") as report:
-        found = audit(_opened(model), family=family, name=model, report=report)
-    written = [] if output is None else _write(found, output)
+        audited = audit(model, family=family, report=report)
+    written = [] if output is None else _write(audited, output)
     if as_json:
-        console.print_json(found.to_dict())
+        console.print_json(audited.to_dict())
         return
-    _print(found)
+    _print(audited)
     for path in written:
         print(path)
 
 
-def _opened(model: str | None) -> object:
-    if model is None or ":" not in model or Path(model).exists():
-        return model
-    from rankscope.cli.factories import call_factory
-
-    return call_factory(model)
-
-
-def _write(found: Any, folder: Path) -> list[Path]:
+def _write(audited: Any, folder: Path) -> list[Path]:
     from rankscope.files import make_folder, write_atomically
     from rankscope.report.audit_page import audit_to_html
 
     texts = {
-        "audit.json": console.to_json(found.to_dict()),
-        "audit.html": audit_to_html(found),
+        "audit.json": console.to_json(audited.to_dict()),
+        "audit.html": audit_to_html(audited),
     }
     make_folder(folder)
     for name, text in texts.items():
@@ -65,16 +58,16 @@ def _write(found: Any, folder: Path) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def _print(found: Any) -> None:
-    shape = found.configuration
-    print(found.source)
+def _print(audited: Any) -> None:
+    shape = audited.configuration
+    print(audited.source)
     if shape is not None:
         print(
             f"{shape.family}, depth {shape.depth}, width {shape.width:,}, {shape.heads} heads of "
             f"{shape.head_size}, embedding rank {shape.embedding_rank:,}"
         )
-    total = max(1, found.parameters.total)
-    counts = found.parameters.to_dict()
+    total = max(1, audited.parameters.total)
+    counts = audited.parameters.to_dict()
     console.print_columns(
         [
             (name.replace("_", " "), f"{count:,}", f"{count / total:.1%}")
@@ -82,12 +75,12 @@ def _print(found: Any) -> None:
         ],
         numbers=(1, 2),
     )
-    for finding in found.findings:
+    for finding in audited.findings:
         print(f"\n[{finding.severity.name.lower()}] {_printable(finding.title)}")
         print(f"  {finding.reason}")
         print(f"  {finding.reference}")
         print(f"  $ {finding.command}")
-    _print_tensors(found.tensors)
+    _print_tensors(audited.tensors)
 
 
 def _print_tensors(tensors: Any) -> None:

@@ -66,35 +66,39 @@ def run(
     """
     radii = [read_radius(text) for text in radius or ("36/255", "72/255", "108/255")]
     limits = _read_pixels(pixels)
-    from rankscope.cli.certify_inputs import METHODS, NORMS, read_network, read_samples
-    from rankscope.robustness.certification import certify
+    from rankscope.models import open_model
+    from rankscope.robustness.methods import Intervals, LinearBounds, Lipschitz, Method
+    from rankscope.robustness.norms import L2, Linf, Norm
     from rankscope.robustness.projected_descent import AutoProjectedDescent
+    from rankscope.verbs import certify_robustness
 
-    chosen_norm, chosen_method = (
-        choose("--norm", norm, NORMS),
-        choose("--method", method, METHODS),
-    )
-    labelled = read_samples(data, model, samples)
-    network = read_network(model, weights, data, labelled)
+    norms: dict[str, Norm] = {"l2": L2(), "linf": Linf()}
+    methods: dict[str, Method] = {
+        "lipschitz": Lipschitz(),
+        "intervals": Intervals(),
+        "linear-bounds": LinearBounds(),
+        "linear-bounds-fast": LinearBounds(inner_intervals=True),
+    }
+    folder = Path(data) if Path(data).is_dir() else None
     with console.reporting("certify") as report:
-        found = certify(
-            network,
-            labelled.inputs,
-            labelled.labels,
+        certification = certify_robustness(
+            open_model(model, weights=weights, data=folder),
+            data,
             radii,
-            norm=chosen_norm,
-            method=chosen_method,
+            norm=choose("--norm", norm, norms),
+            method=choose("--method", method, methods),
             attack=AutoProjectedDescent(steps=steps, restarts=restarts),
             pixels=limits,
+            samples=samples,
             report=report,
         )
-    document = {"model": model, "data": data, **found.to_dict()}
+    document = {"model": model, "data": data, **certification.to_dict()}
     if output is not None:
-        _write(output, document, found)
+        _write(output, document, certification)
     if as_json:
         console.print_json(document)
     else:
-        _print(found)
+        _print(certification)
         if output is not None:
             print(output)
 
@@ -110,12 +114,12 @@ def read_radius(text: str) -> float:
         RequestError: if it is neither, or negative.
     """
     try:
-        found = float(Fraction(text))
+        radius = float(Fraction(text))
     except (ValueError, ZeroDivisionError, OverflowError) as error:
         raise RequestError(f"--radius takes a number or a quotient, got {text!r}.") from error
-    if found < 0:
+    if radius < 0:
         raise RequestError(f"--radius takes 0 or more, got {text!r}.")
-    return found
+    return radius
 
 
 def _read_pixels(text: str) -> tuple[float, float] | None:
@@ -130,23 +134,23 @@ def _read_pixels(text: str) -> tuple[float, float] | None:
     return low, high
 
 
-def _write(folder: Path, document: dict[str, Any], found: Any) -> None:
+def _write(folder: Path, document: dict[str, Any], certification: Any) -> None:
     from rankscope.robustness.certification_figure import draw_certification
 
     make_folder(folder)
-    draw_certification(found, folder / "certification.svg")
+    draw_certification(certification, folder / "certification.svg")
     write_atomically(folder / "certification.json", f"{console.to_json(document)}\n".encode())
 
 
-def _print(found: Any) -> None:
+def _print(proved: Any) -> None:
     rows = [("radius", "certified", "attacked")]
     rows += [
-        (f"{row.radius:.4g}", f"{row.certified:.2%}", f"{row.attacked:.2%}") for row in found.radii
+        (f"{row.radius:.4g}", f"{row.certified:.2%}", f"{row.attacked:.2%}") for row in proved.radii
     ]
-    constant = "" if found.lipschitz is None else f", Lipschitz constant <= {found.lipschitz:.6g}"
+    constant = "" if proved.lipschitz is None else f", Lipschitz constant <= {proved.lipschitz:.6g}"
     print(
-        f"clean {found.clean:.2%} of {found.num_samples:,} samples; {found.norm}, "
-        f"{found.method}{constant}\n"
+        f"clean {proved.clean:.2%} of {proved.num_samples:,} samples; {proved.norm}, "
+        f"{proved.method}{constant}\n"
     )
     console.print_columns(rows, numbers=(0, 1, 2))
     print("\nThe true robust accuracy is between certified and attacked.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rankscope.cli.options import Inputs, Parameters, Settings, Sizes, What
+from rankscope.cli.options import Inputs, Parameters, Settings, Sizes, What, opened_for
 
 
 def run(
@@ -18,12 +18,11 @@ def run(
     einsum: Annotated[bool, typer.Option("--einsum", help="Only the einsum program.")] = False,
 ) -> None:
     """Print a PyTorch module (or, with --einsum, the einsum program) that equals the picture."""
-    from rankscope.cli.resolve import Request, resolve
     from rankscope.diagrams.program import einsum_program
     from rankscope.diagrams.source import to_source
     from rankscope.files import write_atomically
 
-    drawable = resolve(Request.of(what, settings, sizes, inputs, parameters))
+    drawable = opened_for("code", what, settings, sizes, inputs, parameters).diagram
     text = str(einsum_program(drawable)) if einsum else to_source(drawable)
     if output is None:
         print(text.rstrip("\n"))

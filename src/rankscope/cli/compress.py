@@ -3,14 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankscope.cli import console
 from rankscope.cli.options import Json, choose, read_shape
-from rankscope.errors import RequestError
+from rankscope.errors import DataError, RequestError
 from rankscope.files import write_atomically
+
+if TYPE_CHECKING:
+    from rankscope.models import Model
 
 REPORT = "report.json"
 
@@ -78,16 +81,16 @@ def run(
     if output is None and not dry_run:
         raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
     unit, second, chosen = _read_unit(by), _read_also(also), _read_formats(formats)
-    from rankscope.cli.compress_inputs import read_calibration, read_example, read_model
     from rankscope.compression.applying import carry_out
     from rankscope.compression.compressing import scoring_on
     from rankscope.compression.plan import Budget
     from rankscope.compression.planning import Tolerance, plan_compression
+    from rankscope.training.samples import read_calibration
 
-    folder = Path(data) if data is not None and Path(data).is_dir() else None
-    network, remarks = read_model(model, weights=weights, data=folder, may_be_untrained=dry_run)
-    calibration = None if data is None else read_calibration(data, model)
-    batch = read_example(None if example is None else read_shape(example), model, calibration)
+    opened = _opened(model, weights, data, example)
+    network, remarks = _network(opened, may_be_untrained=dry_run)
+    calibration = None if data is None else read_calibration(data, data_set=opened.data_set)
+    batch = calibration[0] if calibration and example is None else _example(opened)
     scoring = scoring_on(calibration)
     with console.reporting("planning") as report:
         plan = plan_compression(
@@ -104,7 +107,7 @@ def run(
     measured = None
     if output is not None and not dry_run:
         compressed = carry_out(network, plan, scores=scoring, example=batch)
-        measured = _write(compressed, network, output, (model, data, batch))
+        measured = _write(compressed, network, output, (opened, data, batch))
         plan = compressed.plan
     if as_json:
         console.print_json(plan.to_dict())
@@ -115,19 +118,66 @@ def run(
         print(output)
 
 
-def _write(compressed: Any, dense: Any, output: Path, request: tuple[str, str | None, Any]) -> Any:
+def _opened(model: str, weights: Path | None, data: str | None, example: str | None) -> "Model":
+    from rankscope.models import open_model
+
+    folder = Path(data) if data is not None and Path(data).is_dir() else None
+    inputs = () if example is None else (read_shape(example),)
+    opened = open_model(model, weights=weights, data=folder, inputs=inputs)
+    opened.require_for("compress")
+    return opened
+
+
+def _network(opened: "Model", *, may_be_untrained: bool) -> tuple[Any, list[str]]:
+    """The module, and what a reader should know about its weights."""
+    try:
+        return opened.module, []
+    except DataError as error:
+        if not may_be_untrained:
+            raise
+        return opened.untrained, [f"The weights are untrained: {error}"]
+
+
+def _example(opened: "Model") -> Any:
+    """One batch as tensors; None if nobody knows what the model takes."""
+    import torch
+
+    example = opened.example
+    if not isinstance(example, tuple):
+        return example
+    parts = [torch.ones(part) if isinstance(part, tuple) else part for part in example]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _write(
+    compressed: Any, dense: Any, output: Path, request: "tuple[Model, str | None, Any]"
+) -> Any:
     """Save the model and its plan, then measure it beside the dense one, and write that down."""
     from rankscope.architectures.models.catalogue import BUILT_IN
-    from rankscope.cli.compress_inputs import read_scorer
     from rankscope.compression.report import report_on
     from rankscope.compression.saving import save
 
-    model, data, example = request
-    built_in = model if model in BUILT_IN else None
+    opened, data, example = request
+    built_in = opened.name if opened.name in BUILT_IN else None
     save(compressed, output, built_in=built_in, dense=dense, example=example)
-    measured = report_on(dense, compressed, example=example, scorer=read_scorer(data, model))
+    scorer = _scorer(data, opened.data_set)
+    measured = report_on(dense, compressed, example=example, scorer=scorer)
     write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
     return measured
+
+
+def _scorer(data: str | None, data_set: str | None) -> Any:
+    """The accuracy on the test part of a built-in network's own data set, if that was named."""
+    if data is None or data_set is None or not (data == data_set or Path(data).is_dir()):
+        return None
+    from rankscope.training.datasets import load_data_set
+    from rankscope.training.scoring.classification import accuracy
+
+    test = load_data_set(data_set, None if data == data_set else Path(data)).test
+    batch = test.batches(len(test))[0]
+    labels = batch.targets
+    assert labels is not None, "data sets of classifiers have labels"
+    return lambda network: {"accuracy": accuracy(network, batch.inputs, labels)}
 
 
 def _read_unit(text: str) -> Any:

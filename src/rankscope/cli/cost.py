@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Inputs, Json, Parameters, Settings, Sizes, What
+from rankscope.cli.options import (
+    Depth,
+    Inputs,
+    Json,
+    Parameters,
+    Settings,
+    Sizes,
+    What,
+    opened_for,
+)
 
 # What each number means, printed beside it.
 ROWS = (
@@ -22,13 +31,13 @@ def run(
     sizes: Sizes = None,
     inputs: Inputs = None,
     parameters: Parameters = None,
+    depth: Depth = None,
     method: Annotated[
         str, typer.Option(help="Order search: automatic, exhaustive, greedy or cotengra.")
     ] = "automatic",
     as_json: Json = False,
 ) -> None:
     """Parameters, operations, largest intermediate and contraction order."""
-    from rankscope.cli.resolve import Request, resolve
     from rankscope.diagrams.cost import cost
     from rankscope.diagrams.search.methods import Automatic, Cotengra, Exhaustive, Greedy
     from rankscope.errors import RequestError
@@ -42,10 +51,11 @@ def run(
     if method not in methods:
         raise RequestError(f"--method takes {', '.join(methods)}, got {method!r}.")
     with console.working(f"pricing {what}"):
-        drawable = resolve(Request.of(what, settings, sizes, inputs, parameters))
-        found = cost(drawable, methods[method]).to_dict()
+        model = opened_for("cost", what, settings, sizes, inputs, parameters)
+        drawable = model.diagram if depth is None else model.outline(depth)
+        counted = cost(drawable, methods[method]).to_dict()
     if as_json:
-        console.print_json(found)
+        console.print_json(counted)
     else:
-        rows = [(name, f"{found[key]:,}", meaning) for name, key, meaning in ROWS]
+        rows = [(name, f"{counted[key]:,}", meaning) for name, key, meaning in ROWS]
         console.print_columns(rows, numbers=(1,))

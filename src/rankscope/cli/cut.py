@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Json, Parameters, Settings, Sizes, What
+from rankscope.cli.options import Inputs, Json, Parameters, Settings, Sizes, What, opened_for
 
 Legs = Annotated[str, typer.Option(metavar="i,j", help="Open legs on this side, by name.")]
 
@@ -20,24 +20,24 @@ def run(
     ] = None,
     settings: Settings = None,
     sizes: Sizes = None,
+    inputs: Inputs = None,
     parameters: Parameters = None,
     as_json: Json = False,
 ) -> None:
     """Bound the rank between two groups of open legs by the minimal cut."""
-    from rankscope.cli.resolve import Request, resolve
+    from rankscope.diagrams.cuts import minimal_cut
     from rankscope.diagrams.diagram import Diagram
     from rankscope.diagrams.drawing import draw
     from rankscope.diagrams.layout import View
-    from rankscope.diagrams.minimal_cut import minimal_cut
     from rankscope.errors import RequestError
 
-    diagram = resolve(Request.of(what, settings, sizes, None, parameters))
+    diagram = opened_for("cut", what, settings, sizes, inputs, parameters).diagram
     if not isinstance(diagram, Diagram):
         raise RequestError(f"cut takes one diagram, but {what!r} is a {type(diagram).__name__}.")
-    found = minimal_cut(diagram, tuple(left.split(",")), tuple(right.split(",")))
+    cut = minimal_cut(diagram, tuple(left.split(",")), tuple(right.split(",")))
     if output is not None:
-        draw(diagram, output, view=View(cut=found.indices))
+        draw(diagram, output, view=View(cut=cut.indices))
     if as_json:
-        console.print_json(found.to_dict())
+        console.print_json(cut.to_dict())
     else:
-        print(found)
+        print(cut)

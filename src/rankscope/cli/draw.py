@@ -1,4 +1,4 @@
-"""`rankscope draw`: a picture of a family, an einsum or a module."""
+"""`rankscope draw`: a picture of any model that has a diagram."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Inputs, Json, Parameters, Settings, Sizes, What
+from rankscope.cli.options import (
+    Depth,
+    Inputs,
+    Json,
+    Parameters,
+    Settings,
+    Sizes,
+    What,
+    opened_for,
+)
 
 
 def run(
@@ -20,6 +29,7 @@ def run(
     sizes: Sizes = None,
     inputs: Inputs = None,
     parameters: Parameters = None,
+    depth: Depth = None,
     theme: Annotated[str, typer.Option(help="light, dark or print")] = "light",
     show_sizes: Annotated[bool, typer.Option(help="Write sizes beside the symbols.")] = False,
     width_by_size: Annotated[bool, typer.Option(help="Thicker wires for larger sizes.")] = False,
@@ -30,7 +40,6 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Draw a tensor diagram; prints the path of the picture."""
-    from rankscope.cli.resolve import Request, resolve
     from rankscope.diagrams.drawing import draw
     from rankscope.diagrams.layout import View
     from rankscope.diagrams.pictures.themes import THEMES
@@ -39,7 +48,8 @@ def run(
     if theme not in THEMES:
         raise RequestError(f"--theme takes {', '.join(THEMES)}, got {theme!r}.")
     with console.working(f"drawing {what}"):
-        drawable = resolve(Request.of(what, settings, sizes, inputs, parameters))
+        model = opened_for("draw", what, settings, sizes, inputs, parameters)
+        drawable = model.picture if depth is None else model.outline(depth)
         path = output or Path(f"{file_stem(drawable.name)}.svg")
         view = View(show_sizes=show_sizes, width_by_size=width_by_size, plate=plate)
         draw(drawable, path, theme=THEMES[theme], view=view, steps=steps)

@@ -67,32 +67,44 @@ def run(
     Samples are the training part of a data set. Bounds named "order" leave out constants and show
     trends; the one named "rigorous" holds as it stands, for the compressed, quantized network.
     """
-    from rankscope.cli.certify_inputs import read_network, read_samples
-    from rankscope.cli.generalization_choices import FORMS, SEARCHES, TOLERANCES
-    from rankscope.generalization.analysis import Options, analyse
+    from rankscope.generalization.analysis import Options
     from rankscope.generalization.finite_class import Quantization
-    from rankscope.generalization.rank_search import Search
-    from rankscope.generalization.sample import Sample, require_margin
+    from rankscope.generalization.properties import Exact, Form, Triangle
+    from rankscope.generalization.rank_search import Direct, Mode, Paper, Search
+    from rankscope.generalization.sample import AsPublished, Euclidean, LargestEntry, Tolerance
+    from rankscope.models import open_model
+    from rankscope.verbs import bound_generalization
 
-    require_margin(margin)
-    mode = choose("--search", search, SEARCHES)
+    # "measured" compares outputs instead of bounding them, so that the mode does not matter.
+    modes: dict[str, Mode] = {"direct": Direct(), "paper": Paper(), "measured": Direct()}
+    forms: dict[str, Form] = {"triangle": Triangle(), "exact": Exact()}
+    tolerances: dict[str, Tolerance] = {
+        known.name: known for known in (LargestEntry(), Euclidean(), AsPublished())
+    }
     options = Options(
         search=Search(
-            mode, choose("--form", form, FORMS), choose("--tolerance", tolerance, TOLERANCES)
+            choose("--search", search, modes),
+            choose("--form", form, forms),
+            choose("--tolerance", tolerance, tolerances),
         ),
         is_measured=search == "measured",
         quantization=Quantization(bits),
         num_settings=tried,
         num_jacobians=jacobians,
     )
-    labelled = read_samples(data, model, samples, part="train")
-    network = read_network(model, weights, data, labelled)
+    folder = Path(data) if Path(data).is_dir() else None
     with console.reporting("generalization") as report:
-        sample = Sample(labelled.inputs, labelled.labels)
-        found = analyse(network, sample, margin, options=options, report=report)
-    document = {"model": model, "data": data, **found.to_dict()}
+        bounded = bound_generalization(
+            open_model(model, weights=weights, data=folder),
+            data,
+            margin,
+            options=options,
+            samples=samples,
+            report=report,
+        )
+    document = {"model": model, "data": data, **bounded.to_dict()}
     if output is not None:
-        _write(output, document, found)
+        _write(output, document, bounded)
     if as_json:
         console.print_json(document)
     else:
@@ -101,11 +113,11 @@ def run(
             print(output)
 
 
-def _write(folder: Path, document: dict[str, Any], found: Any) -> None:
+def _write(folder: Path, document: dict[str, Any], bounded: Any) -> None:
     from rankscope.generalization.figures import draw_properties
 
     make_folder(folder)
-    draw_properties(found, folder / "generalization.svg")
+    draw_properties(bounded, folder / "generalization.svg")
     write_atomically(folder / "generalization.json", f"{console.to_json(document)}\n".encode())
 
 

@@ -26,16 +26,19 @@ from rankscope.cli import (
     explain,
     families,
     generalization,
+    models,
     plan,
     rank,
     verify,
 )
+from rankscope.cli.options import Command, Group
 from rankscope.errors import RankscopeError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 app = typer.Typer(
     name="rankscope",
+    cls=Group,
     help="Measure and draw neural networks as tensor networks.",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -54,12 +57,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cost": cost.run,
     "cut": cut.run,
     "code": code.run,
+    "models": models.run,
     "families": families.run,
     "explain": explain.run,
 }
 for _name, _run in COMMANDS.items():
-    app.command(_name)(_run)
-app.add_typer(experiment.app, name="experiment")
+    app.command(_name, cls=Command)(_run)
+for _registered in experiment.app.registered_commands:
+    _registered.cls = Command
+app.add_typer(experiment.app, name="experiment", cls=Group)
 
 
 def _print_version(is_wanted: bool) -> bool:

@@ -1,25 +1,31 @@
 """Options that several commands share, and how their text is read."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeVar
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
+from rankscope.architectures.catalogue import Option, known_options
 from rankscope.errors import RequestError
+from rankscope.models import Model, open_model
+from rankscope.separation.partition import Partition
 
 T = TypeVar("T")
 
-What = Annotated[
-    str,
-    typer.Argument(
-        help="A family (multi-head, tensor-train, … see `rankscope families`), an einsum "
-        '("ij,jk->ik"), package.module:factory, or a diagram saved as .json.',
-        show_default=False,
-    ),
-]
+MODELS = (
+    "A name (digits, resnet20, attention, multi-head, … see `rankscope models`), an einsum "
+    '("ij,jk->ik"), package.module:factory, or a path: a diagram saved as .json, a folder or '
+    "config.json (Hugging Face style), .safetensors, .pt, or what `compress` wrote."
+)
+What = Annotated[str, typer.Argument(metavar="MODEL", help=MODELS, show_default=False)]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting of a family, or a size."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A setting of a family or network, or a size."
+    ),
 ]
 Sizes = Annotated[
     list[str] | None,
@@ -33,7 +39,139 @@ Parameters = Annotated[
     list[int] | None,
     typer.Option("--parameter", metavar="N", help="Operand N of the einsum (from 0) is learned."),
 ]
+Depth = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Outline of nested modules: 1 for a box per child (the whole network).",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        "--partition",
+        help="interleaved, left-right, start-end or random (interleaved; recurrent: start-end).",
+    ),
+]
+Left = Annotated[
+    str | None, typer.Option("--left", metavar="0,2,4", help="Positions of one side, from 0.")
+]
+Seed = Annotated[int, typer.Option(help="Draws weights, sample points and random partitions.")]
+
+PARTITIONS: dict[str, Callable[[int], Partition]] = {
+    "interleaved": Partition.interleaved,
+    "left-right": Partition.left_right,
+    "start-end": Partition.start_end,
+}
+
+
+class Command(TyperCommand):
+    """A command whose help shows flags as flags, not as options with a value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters, flags without the word for their type."""
+        return _plain_flags(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """Several commands under one name, whose help shows flags as flags."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters, flags without the word for their type."""
+        return _plain_flags(super().get_params(ctx))
+
+
+def _plain_flags(parameters: Any) -> Any:
+    for parameter in parameters:
+        if getattr(parameter, "is_bool_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+def with_network_options(run: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of all exact networks, as the catalogue declares them.
+
+    The command has an argument `given`, which holds the options that were given, by their words.
+    """
+    options = {option.word.replace("-", "_"): option for option in known_options().values()}
+
+    @functools.wraps(run)
+    def command(**arguments: Any) -> None:
+        values = {option.word: arguments.pop(name) for name, option in options.items()}
+        given = {w: v for w, v in values.items() if v is not None and v is not False}
+        run(given=given, **arguments)
+
+    generated = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=False if option.is_flag else None,
+            annotation=_annotation(option),
+        )
+        for name, option in options.items()
+    ]
+    own = list(inspect.signature(run).parameters.values())
+    place = [parameter.name for parameter in own].index("given")
+    own[place : place + 1] = generated
+    command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return command
+
+
+def _annotation(option: Option) -> Any:
+    name = f"--{option.word}"
+    if option.is_flag:
+        return Annotated[bool, typer.Option(name, help=option.meaning)]
+    if option.levels == 0:
+        return Annotated[int | None, typer.Option(name, help=option.meaning, show_default=False)]
+    example = "3,3,3" if option.levels == 1 else "1,0,2;0,1,1"
+    return Annotated[str | None, typer.Option(name, metavar=example, help=option.meaning)]
+
+
+def opened_for(
+    command: str,
+    what: str,
+    settings: Sequence[str] | None,
+    sizes: Sequence[str] | None,
+    inputs: Sequence[str] | None,
+    parameters: Sequence[int] | None,
+) -> Model:
+    """The model that a command was given, with the options of diagrams read.
+
+    Raises:
+        RankscopeError: if there is none, an option does not apply, or the command cannot use it.
+    """
+    model = open_model(
+        what,
+        settings=read_assignments(settings, sizes),
+        inputs=[read_shape(text) for text in inputs or ()],
+        parameters=parameters or (),
+    )
+    model.require_for(command)
+    return model
+
+
+def chosen_partition(name: str | None, left: str | None, seed: int, order: int) -> Partition:
+    """The split of `order` positions that a name or a side describes.
+
+    Raises:
+        RequestError: if the name is unknown, or not exactly one of the two is given.
+    """
+    if left is not None:
+        if name is not None:
+            raise RequestError("Give --partition or --left, not both.")
+        try:
+            positions = tuple(int(part) for part in left.split(","))
+        except ValueError as error:
+            raise RequestError(f"--left takes positions like 0,2,4, got {left!r}.") from error
+        return Partition.of(positions, order=order)
+    if name == "random":
+        return Partition.balanced_random(order, seed=seed)
+    if name not in PARTITIONS:
+        known = ", ".join((*PARTITIONS, "random"))
+        raise RequestError(f"--partition takes {known}, got {name!r}.")
+    return PARTITIONS[name](order)
 
 
 def read_assignments(*groups: Sequence[str] | None) -> dict[str, str]:
@@ -46,15 +184,15 @@ def read_assignments(*groups: Sequence[str] | None) -> dict[str, str]:
     Raises:
         RequestError: if a text has no "=", or a name is given two values.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in (text for group in groups for text in group or ()):
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise RequestError(f"--set and --size take NAME=VALUE, got {text!r}.")
         name, value = name.strip(), value.strip()
-        if found.setdefault(name, value) != value:
-            raise RequestError(f"{name} is given two values: {found[name]} and {value}.")
-    return found
+        if values.setdefault(name, value) != value:
+            raise RequestError(f"{name} is given two values: {values[name]} and {value}.")
+    return values
 
 
 def choose(option: str, text: str, known: Mapping[str, T]) -> T:

@@ -1,45 +1,47 @@
 """`rankscope rank`: the separation rank of a network, measured."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rankscope.cli import networks
-from rankscope.cli.options import Json
+from rankscope.architectures.catalogue import CATALOGUE, read_settings
+from rankscope.cli import console
+from rankscope.cli.options import (
+    Json,
+    Left,
+    Seed,
+    Split,
+    chosen_partition,
+    with_network_options,
+)
+from rankscope.errors import RequestError
+from rankscope.models import open_model
+from rankscope.separation.partition import Partition
 
-What = Annotated[
+METHODS = ("exact", "numeric", "epsilon")
+DEFAULT_SAMPLES = 256
+MAX_SAMPLES = 1024  # unless asked for: a spectrum of this size takes a second
+
+Network = Annotated[
     str,
     typer.Argument(
         metavar="FAMILY",
-        help="attention, tensor-train, shallow, convolutional, recurrent, polynomial, or "
-        "package.module:factory for a function of your own (with --data).",
+        help=f"{', '.join(CATALOGUE)}, or package.module:factory for a function of your own "
+        "(with --data).",
         show_default=False,
     ),
 ]
 
 
+@with_network_options
 def run(
-    family: What,
-    depth: networks.Depth = None,
-    width: networks.Width = None,
-    heads: networks.Heads = None,
-    head_size: networks.HeadSize = None,
-    tokens: networks.Tokens = None,
-    embedding_rank: networks.EmbeddingRank = None,
-    degree: networks.Degree = None,
-    output_position: networks.OutputPosition = None,
-    order: networks.Order = None,
-    size: networks.Size = None,
-    bond: networks.Bond = None,
-    equal_cores: networks.EqualCores = False,
-    channels: networks.Channels = None,
-    window: networks.Window = None,
-    templates: networks.Templates = None,
-    shared: networks.Shared = False,
-    inputs: networks.Inputs = None,
-    partition: networks.Split = None,
-    left: networks.Left = None,
+    family: Network,
+    given: Mapping[str, Any],
+    partition: Split = None,
+    left: Left = None,
     method: Annotated[
         str | None,
         typer.Option(help="exact, numeric or epsilon (exact; your own function: numeric)."),
@@ -57,7 +59,7 @@ def run(
     samples: Annotated[
         int | None, typer.Option(help="Sample points per side (numeric and epsilon).")
     ] = None,
-    seed: networks.Seed = 0,
+    seed: Seed = 0,
     prime: Annotated[
         list[int] | None, typer.Option(help="Measure modulo this prime; may be repeated.")
     ] = None,
@@ -88,37 +90,224 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Exact rank with a certificate; or numeric and epsilon ranks, also of your own function."""
-    from rankscope.cli import measuring
+    question = _Question(family, given, partition, left, seed)
+    chosen = _method(family, method, exact, epsilon)
+    sampled = _Sampled(epsilon, metric, samples, data, output)
+    if chosen != "exact":
+        if certificate is not None or prime or checkpoint is not None:
+            raise RequestError(
+                "--certificate, --prime and --checkpoint belong to the exact method: floating "
+                "point certifies nothing."
+            )
+        _print_sampled(question, sampled, as_json=as_json)
+        return
+    _refuse_sampled_options(sampled)
+    from rankscope.separation.measuring.options import MeasureOptions
+    from rankscope.separation.measuring.workers import Workers
 
-    given = {
-        "depth": depth,
-        "width": width,
-        "heads": heads,
-        "head-size": head_size,
-        "tokens": tokens,
-        "embedding-rank": embedding_rank,
-        "degree": degree,
-        "output-position": output_position,
-        "order": order,
-        "size": size,
-        "bond": bond,
-        "equal-cores": equal_cores,
-        "channels": channels,
-        "window": window,
-        "templates": templates,
-        "shared": shared,
-        "inputs": inputs,
-    }
-    exactly = measuring.ExactSettings(
+    options = MeasureOptions(
+        seed=seed,
         primes=tuple(prime) if prime else None,
         is_graded=graded,
         checkpoint=checkpoint,
-        certificate=certificate,
-        backend=backend,
-        jobs=jobs,
+        workers=Workers(backend, jobs),
     )
-    sampled = measuring.SampledSettings(epsilon, metric, samples, data, output)
-    asked = measuring.Asked(
-        family, given, partition, left, seed, measuring.method_of(family, method, exact, epsilon)
-    )
-    measuring.answer(asked, exactly, sampled, as_json=as_json)
+    _print_exact(question, options, certificate, as_json=as_json)
+
+
+def exact_network(command: str, family: str, given: Mapping[str, Any]) -> Any:
+    """The network that the options of a command describe, a `PolynomialNetwork`.
+
+    Raises:
+        RequestError: if the model has no exact network, or an option is missing or not its own.
+    """
+    open_model(family).require_for(command)
+    arguments = read_settings(family, given, mark="--")
+    return CATALOGUE[family].network_class()(**arguments)
+
+
+def split_of(network: Any, partition: str | None, left: str | None, seed: int) -> Partition:
+    """The split that was asked for, or the one that theorems about the network speak of."""
+    name = partition or (None if left else network.default_partition)
+    return chosen_partition(name, left, seed, network.num_positions)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Which network and split."""
+
+    family: str
+    given: Mapping[str, Any]
+    partition: str | None
+    left: str | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Options of the numeric and epsilon methods."""
+
+    epsilon: float | None
+    metric: str | None
+    samples: int | None
+    data: Path | None
+    output: int | None
+
+
+def _method(family: str, method: str | None, exact: bool, epsilon: float | None) -> str:
+    if exact and method not in (None, "exact"):
+        raise RequestError(f"--exact contradicts --method {method}; leave one out.")
+    fitting = "numeric" if ":" in family else "exact"
+    chosen = "exact" if exact else method or ("epsilon" if epsilon is not None else fitting)
+    if chosen not in METHODS:
+        raise RequestError(f"--method takes {', '.join(METHODS)}, got {chosen!r}.")
+    if (chosen == "epsilon") != (epsilon is not None):
+        raise RequestError("--method epsilon and --epsilon RADIUS go together.")
+    if chosen == "exact" and ":" in family:
+        raise RequestError(
+            f"{family} cannot be measured exactly: only the families' polynomials can. "
+            "Use --method numeric or epsilon."
+        )
+    return chosen
+
+
+def _print_exact(
+    question: _Question, options: Any, certificate: Path | None, *, as_json: bool
+) -> None:
+    from rankscope.architectures.certification import certify_rank
+    from rankscope.architectures.measuring import measure_rank
+    from rankscope.separation.certificates.file import write_certificate
+
+    network = exact_network("rank", question.family, question.given)
+    split = split_of(network, question.partition, question.left, question.seed)
+    with console.reporting(f"measuring {question.family}") as report:
+        measured = measure_rank(network, split, replace(options, report=report))
+        if certificate is not None:
+            proof = certify_rank(network, split, measured, report=report)
+            write_certificate(certificate, proof)
+    if as_json:
+        console.print_json(measured.to_dict())
+        return
+    print(measured)
+    if measured.upper is not None:
+        print(f"upper bound: {measured.upper}")
+    rows, columns = measured.best.samples
+    primes = ", ".join(str(run.prime) for run in measured.runs)
+    print(f"{rows:,} x {columns:,} samples modulo {primes}, seed {question.seed}")
+    if certificate is not None:
+        print(certificate)
+
+
+def _print_sampled(question: _Question, options: _Sampled, *, as_json: bool) -> None:
+    from rankscope.separation.function_rank import separation_rank
+    from rankscope.separation.pairing import FunctionOptions
+
+    sample = _own_function if ":" in question.family else _random_network
+    function, split, inputs, upper = sample(question, options)
+    with console.reporting(f"measuring {question.family}") as report:
+        measured = separation_rank(
+            function,
+            split,
+            inputs=inputs,
+            epsilon=options.epsilon,
+            metric=_metric(options.metric),
+            options=FunctionOptions(output=options.output, report=report),
+        )
+    if as_json:
+        document = measured.to_dict()
+        document["upper"] = upper if options.epsilon is None else measured.upper
+        no_proof = {"prime": [], "seed": question.seed, "failure_probability": None}
+        console.print_json({**document, **no_proof})
+    else:
+        print(measured)
+
+
+def _random_network(question: _Question, options: _Sampled) -> tuple[Any, ...]:
+    """A network at random float64 weights, and inputs to sample it at."""
+    import torch
+
+    from rankscope.separation.function_rank import normal_inputs
+
+    if options.data is not None:
+        raise RequestError("--data goes with package.module:factory; families draw their inputs.")
+    network = exact_network("rank", question.family, question.given)
+    network = network.double().requires_grad_(False)
+    split = split_of(network, question.partition, question.left, question.seed)
+    generator = torch.Generator().manual_seed(question.seed)
+    for weight in network.parameters():
+        # Starting values for training hide singular values: they are close to special points.
+        weight.normal_(generator=generator)
+    network.require_covered(split)
+    bound = network.upper_bound(split)
+    upper = None if bound is None else bound.value
+    count = options.samples or min(MAX_SAMPLES, (upper or DEFAULT_SAMPLES) + 8)
+    if network.num_templates is None:
+        inputs = normal_inputs(count, network.num_positions, network.input_size, seed=question.seed)
+    else:
+        inputs = _template_inputs(network, split, options.samples)
+    return network, split, inputs, upper
+
+
+def _template_inputs(network: Any, split: Partition, samples: int | None) -> Any:
+    """Inputs whose left and right halves run through all combinations of templates."""
+    import numpy
+    import torch
+
+    from rankscope.architectures.pairs import unit_vector_points
+
+    size = network.num_templates
+    sides = (split.left, split.right)
+    totals = [size ** len(side) for side in sides]
+    count = min(max(totals), samples or MAX_SAMPLES)
+    inputs = torch.zeros(count, network.num_positions, size, dtype=torch.float64)
+    for side, total in zip(sides, totals, strict=True):
+        points = unit_vector_points(numpy.arange(count) % total, len(side), size)
+        inputs[:, list(side)] = torch.from_numpy(points).double()
+    return inputs
+
+
+def _own_function(question: _Question, options: _Sampled) -> tuple[Any, ...]:
+    from rankscope.training.samples import read_tensor
+
+    if question.given:
+        raise RequestError(f"--{next(iter(question.given))} does not apply to {question.family}.")
+    if options.data is None:
+        raise RequestError(
+            f"{question.family} needs --data FILE with inputs (count, positions, …) to be split."
+        )
+    inputs = read_tensor(options.data)[: options.samples or MAX_SAMPLES]
+    name = question.partition or (None if question.left else "interleaved")
+    split = chosen_partition(name, question.left, question.seed, inputs.shape[1])
+    model = open_model(question.family)
+    model.require_for("rank")
+    return model.function, split, inputs, None
+
+
+def _metric(name: str | None) -> Any:
+    from rankscope.separation.nearby import metrics as known
+
+    metrics = {
+        "mean-square": known.MeanSquare,
+        "supremum": known.Supremum,
+        "mean-absolute": known.MeanAbsolute,
+        "frobenius": known.Frobenius,
+        "spectral": known.Spectral,
+    }
+    chosen = name or "mean-square"
+    if chosen not in metrics:
+        raise RequestError(f"--metric takes {', '.join(metrics)}, got {chosen!r}.")
+    return metrics[chosen]()
+
+
+def _refuse_sampled_options(settings: _Sampled) -> None:
+    for option, value in (
+        ("--data", settings.data),
+        ("--samples", settings.samples),
+        ("--metric", settings.metric),
+        ("--output", settings.output),
+    ):
+        if value is not None:
+            raise RequestError(
+                f"{option} belongs to --method numeric and epsilon; the exact method grows its "
+                "own sample."
+            )

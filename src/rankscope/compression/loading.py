@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
-from rankscope.architectures.models.catalogue import BUILT_IN
+from rankscope.architectures.models.catalogue import BUILT_IN, build
 from rankscope.architectures.models.weight_files import load_weights
 from rankscope.compression.applying import sites_by_module
 from rankscope.compression.blank import blank
@@ -87,7 +87,7 @@ def _dense(saved: SavedPlan, into: nn.Module | Callable[[], nn.Module] | None) -
             f"load: the folder is for a network {saved.built_in[:80]!r}, but built in are "
             f"{', '.join(BUILT_IN)}; pass the dense model as `into`."
         )
-    return BUILT_IN[saved.built_in]()
+    return build(saved.built_in)
 
 
 def _factorized(dense: nn.Module, plan: Plan) -> nn.Module:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rankscope.compression.applying import Compressed
 from rankscope.compression.exporters import tensors
 from rankscope.compression.loading import load
+from rankscope.compression.plan import Budget, Costs, Plan
 from rankscope.compression.plan_file import (
     PLAN_FILE,
     WEIGHTS_FILE,
@@ -32,7 +33,7 @@ from rankscope.modes import inference
 
 
 def save(
-    compressed: Compressed,
+    compressed: Compressed | nn.Module,
     folder: Path | str,
     *,
     built_in: str | None = None,
@@ -42,7 +43,8 @@ def save(
     """Write a compressed model, after it has been read back and compared.
 
     Args:
-        compressed: also one that was repaired or fine-tuned since.
+        compressed: also one that was repaired or fine-tuned since; or a module as it is, which
+            `load(folder, into=…)` reads again.
         folder: made if it is not there; a model in it is replaced.
         built_in: name of the built-in network it was made from, which `load` then makes itself.
         dense: the model it was made from, if it is not built in, to read it back as `load` will.
@@ -53,6 +55,8 @@ def save(
             untouched.
         OutputError: if the folder cannot be written.
     """
+    if isinstance(compressed, nn.Module):
+        compressed = Compressed(compressed, _dense_plan(compressed))
     outputs = None if example is None else _outputs(compressed.model, example)
     state = _state(compressed.model)
     data = tensors_to_bytes(state)
@@ -68,6 +72,17 @@ def save(
             if example is not None and outputs is not None:
                 _check_outputs(outputs, _outputs(again, example))
         _publish(beside, target)
+
+
+def _dense_plan(model: nn.Module) -> Plan:
+    """The plan of a model that stays as it is."""
+    weights = list(model.parameters())
+    costs = Costs(
+        parameters=sum(weight.numel() for weight in weights),
+        flops=0,
+        bytes=sum(weight.nbytes for weight in weights),
+    )
+    return Plan((), Budget(1.0), costs, costs, notes=("Saved as it is, not compressed.",))
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from rankscope.architectures.certification import certify, verify
+from rankscope.architectures.certification import certify_rank, verify
 from rankscope.architectures.degree.degree_polynomial import DegreePolynomial
 from rankscope.architectures.measuring import measure_rank
 from rankscope.bounds.total_degree import total_degree_upper_bound
@@ -111,7 +111,7 @@ class TargetSearch:
         network = self._searched(report)
         weights = dict(network.named_parameters())
         measured = measure_rank(network, self.partition, weights=weights)
-        verdict = verify(certify(network, self.partition, measured, weights=weights))
+        verdict = verify(certify_rank(network, self.partition, measured, weights=weights))
         if not verdict.is_proved or verdict.lower <= self.lower_rank:
             raise ExperimentError(
                 f"TargetSearch: wanted a target of rank above {self.lower_rank}, proved "

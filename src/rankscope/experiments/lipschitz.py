@@ -9,12 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankscope.architectures.lipschitz.catalogue import (
-    CIFAR10_DEVIATIONS,
-    CIFAR10_MEANS,
-    LIPSCHITZ_NETWORKS,
-)
-from rankscope.architectures.lipschitz.network import LipschitzNetwork
+from rankscope.architectures.lipschitz.network import CIFAR10_DEVIATIONS, CIFAR10_MEANS, LipschitzNetwork
+from rankscope.architectures.models.catalogue import BUILT_IN
 from rankscope.architectures.lipschitz.resnet9 import ResNet9
 from rankscope.architectures.lipschitz.wide_resnet import WideResNet
 from rankscope.architectures.models.digits import DigitsNetwork
@@ -234,7 +230,7 @@ def _draw_row(panel: Any, row: Row) -> None:
 NUM_DIGITS_SAMPLES = 360  # the whole test set
 _DIGITS_CERTIFIED = replace(SOURCE_RECIPE, epochs=40, batch_size=64)
 _DIGITS_USUAL = Recipe(epochs=20, batch_size=64, learning_rate=2e-3, schedule=Cosine())
-_CHAIN = LIPSCHITZ_NETWORKS["lipschitz-digits"]
+_CHAIN = BUILT_IN["lipschitz-digits"].make
 
 
 def _wide_digits() -> WideResNet:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.architectures.certification import certify, verify
+from rankscope.architectures.certification import certify_rank, verify
 from rankscope.architectures.degree.degree_polynomial import DegreePolynomial
 from rankscope.architectures.measuring import measure_rank
 from rankscope.architectures.products import ProductNetwork
@@ -77,7 +77,7 @@ def test_random_weights_attain_the_bound_of_the_largest_degree(
     network = DegreePolynomial(num_inputs=4, width=6, degrees=degrees, raised=raised)
     measured = measure_rank(network, HALVES)
     assert measured.is_exact
-    certificate = certify(network, HALVES, measured)
+    certificate = certify_rank(network, HALVES, measured)
     assert verify(certificate).is_proved
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.architectures.certification import certify, verify
+from rankscope.architectures.certification import certify_rank, verify
 from rankscope.architectures.degree.mixer_block import Gelu, Power
 from rankscope.architectures.degree.mixer_diagram import mixer_diagram
 from rankscope.architectures.degree.mixer_sizes import MixerSizes
@@ -88,7 +88,7 @@ def test_ranks_stay_below_the_bound_and_are_certified() -> None:
     halves = Partition.left_right(4)
     measured = measure_rank(network, halves)
     assert network.upper_bound(halves).holds_for(measured.lower)
-    verdict = verify(certify(network, halves, measured))
+    verdict = verify(certify_rank(network, halves, measured))
     assert verdict.is_proved, verdict
 
 

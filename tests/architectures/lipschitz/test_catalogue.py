@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from rankscope.architectures.lipschitz.catalogue import CIFAR10_MEANS, LIPSCHITZ_NETWORKS
-from rankscope.architectures.lipschitz.network import LipschitzNetwork
+from rankscope.architectures.lipschitz.network import CIFAR10_MEANS, LipschitzNetwork
+from rankscope.architectures.models.catalogue import BUILT_IN
 from rankscope.layers.norm_preserving.scaling import InputScaling
 
 SMALL = ["lipschitz-digits", "lipschitz-resnet9-small", "lipschitz-wide-resnet-16-1"]
@@ -10,13 +10,13 @@ SMALL = ["lipschitz-digits", "lipschitz-resnet9-small", "lipschitz-wide-resnet-1
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_network_gives_ten_logits(name: str) -> None:
-    model = LIPSCHITZ_NETWORKS[name]()
+    model = BUILT_IN[name].make()
     shape = (1, 8, 8) if name == "lipschitz-digits" else (3, 32, 32)
     assert model(torch.rand(1, *shape)).shape == (1, 10)
 
 
 def test_every_call_builds_a_network_of_its_own_that_only_centres_pixels() -> None:
-    make = LIPSCHITZ_NETWORKS["lipschitz-wide-resnet-10-1"]
+    make = BUILT_IN["lipschitz-wide-resnet-10-1"].make
     first, second = make(), make()
     assert isinstance(first, LipschitzNetwork)
     assert isinstance(first.scaling, InputScaling)

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from rankscope.architectures.lipschitz.catalogue import LIPSCHITZ_NETWORKS
+from rankscope.architectures.models.catalogue import build
 
 _COMPILED = """
 import torch
@@ -43,6 +43,6 @@ def test_all_parts_compile_as_one_graph() -> None:
 
 @pytest.mark.slow
 def test_a_network_is_exported() -> None:
-    model, images = LIPSCHITZ_NETWORKS["lipschitz-digits"]().eval(), torch.rand(2, 1, 8, 8)
+    model, images = build("lipschitz-digits").eval(), torch.rand(2, 1, 8, 8)
     exported = torch.export.export(model, (images,)).module()
     torch.testing.assert_close(exported(images), model(images))

@@ -50,7 +50,8 @@ def example(name: str) -> torch.Tensor:
 
 
 def test_every_network_has_its_count() -> None:
-    assert COUNTS.keys() == BUILT_IN.keys()
+    usual = {name for name in BUILT_IN if not name.startswith(("lip-", "lipschitz-"))}
+    assert COUNTS.keys() == usual
 
 
 @pytest.mark.parametrize("name", [name for name in COUNTS if name != "bert-encoder"])

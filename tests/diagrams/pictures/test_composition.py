@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.diagrams.describe import describe
+from rankscope.diagrams.describing import describe
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout import Hints, Side, View, lay_out
 from rankscope.diagrams.network import Network, Step, Sum, Term

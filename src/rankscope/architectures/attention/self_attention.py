@@ -14,9 +14,13 @@ from rankscope.architectures.attention.layers import (
     follow_chain,
     normal,
 )
-from rankscope.architectures.network import PolynomialNetwork, Setting
+from rankscope.architectures.network import KnownBounds, PolynomialNetwork, Setting
 from rankscope.architectures.sizes import require_sizes
-from rankscope.bounds.attention import quadric_lower_bound
+from rankscope.bounds.attention import (
+    published_lower_bound,
+    published_upper_bound,
+    quadric_lower_bound,
+)
 from rankscope.bounds.counting import MAX_FACTORS, counting_terms, counting_upper_bound
 from rankscope.bounds.heads import heads_terms, heads_upper_bound
 from rankscope.bounds.monomials import monomial_lower_bound
@@ -169,6 +173,14 @@ class SelfAttention(PolynomialNetwork):
             except BoundError:  # its theorem does not cover these sizes
                 continue
         return max(found, key=lambda bound: bound.log3, default=None)
+
+    def known_bounds(self, partition: Partition) -> KnownBounds:
+        """The published bounds, and our count beside them; both also for very large sizes."""
+        least = self._sizes(partition, has_subspace=True)  # positions may be 0
+        most = self._sizes(partition, has_subspace=not self.has_positions)
+        return KnownBounds(
+            published_lower_bound(least), published_upper_bound(most), counting_upper_bound(most)
+        )
 
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
         """Even degrees if the output stands on the left, odd ones if it stands on the right."""

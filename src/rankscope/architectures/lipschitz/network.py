@@ -15,6 +15,15 @@ from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
 ImageShape = tuple[int, int, int]  # channels, rows, columns
 LastLayer = Callable[[int, int], OrthogonalLinear | NormalizedLinear]
 
+# Of the pixels of CIFAR-10, in 0..1.
+CIFAR10_MEANS = (0.4914, 0.4822, 0.4465)
+CIFAR10_DEVIATIONS = (0.2470, 0.2435, 0.2616)
+
+
+def centred_cifar10() -> InputScaling:
+    """Subtract the means of CIFAR-10's pixels, and nothing else: distances between images stay."""
+    return InputScaling(CIFAR10_MEANS)
+
 
 class LipschitzNetwork(nn.Module):
     """Images to logits: scaling, features of Lipschitz constant 1, and a last layer.

@@ -67,8 +67,8 @@ def find_weights(name: str, data: Path | None = None) -> Path:
     if name not in PUBLISHED:
         known = ", ".join(sorted([*PUBLISHED, *_EMBEDDED]))
         raise DataError(
-            f"find_weights: no published weights of {name!r} are known, only of {known}; "
-            "give a file of your own with --weights."
+            f"find_weights: no published weights of {name!r} are known, only of {known}. It is "
+            "untrained; give its weights with --weights FILE."
         )
     published = PUBLISHED[name]
     return find_data(published.file, data, source=published.source)

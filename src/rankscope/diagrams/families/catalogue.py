@@ -118,7 +118,7 @@ _ALL = (
         "tensor-train",
         "Tensor train",
         "A row of cores, each with one leg, joined to its neighbours.",
-        (ORDER, SIZE, BONDS),
+        (ORDER, SIZE, replace(BONDS, alias="bond")),
         tensor_train,
     ),
     Family(
@@ -222,6 +222,7 @@ def build_family(name: str, settings: Mapping[str, str | Value]) -> Body:
     found = FAMILIES[name]
     known = {setting.name: setting for setting in found.settings}
     try:
+        settings = _without_aliases(found, settings)
         values = {
             known[word].keyword: known[word].read(value)
             for word, value in settings.items()
@@ -232,6 +233,14 @@ def build_family(name: str, settings: Mapping[str, str | Value]) -> Body:
     except FamilyError as error:
         told = str(error).removeprefix(f"{name}: ")
         raise FamilyError(f"{name}: {told} Its settings are: {', '.join(known)}.") from error
+
+
+def _without_aliases(found: Family, settings: Mapping[str, str | Value]) -> dict[str, str | Value]:
+    names = {setting.alias: setting.name for setting in found.settings if setting.alias}
+    for alias, name in names.items():
+        if alias in settings and name in settings:
+            raise FamilyError(f"{alias} is another word for {name}: give one of them.")
+    return {names.get(word, word): value for word, value in settings.items()}
 
 
 def _with_symbols(body: Body, settings: Mapping[str, str | Value]) -> Body:

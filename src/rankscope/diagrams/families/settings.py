@@ -20,6 +20,7 @@ class Setting:
         meaning: what it is, in a few words.
         smallest: the smallest integer it may be.
         is_list: whether it may be several integers with commas between them.
+        alias: another word for the same, which the exact network of that name uses.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Setting:
     meaning: str
     smallest: int = 1
     is_list: bool = False
+    alias: str | None = None
 
     @property
     def wanted(self) -> str:

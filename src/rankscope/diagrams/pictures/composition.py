@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rankscope.diagrams.describe import describe
+from rankscope.diagrams.describing import describe
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout import lay_out
 from rankscope.diagrams.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, View

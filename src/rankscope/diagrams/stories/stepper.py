@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.describe import describe
+from rankscope.diagrams.describing import describe
 from rankscope.diagrams.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, View
 from rankscope.diagrams.network import Drawable
 from rankscope.diagrams.pictures.paths import view_box

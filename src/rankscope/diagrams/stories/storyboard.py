@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.describe import describe
+from rankscope.diagrams.describing import describe
 from rankscope.diagrams.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, View
 from rankscope.diagrams.network import Drawable
 from rankscope.diagrams.pictures.arrangement import columns, named

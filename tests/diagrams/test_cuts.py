@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rankscope.diagrams.cuts import minimal_cut, prime_factors
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.minimal_cut import minimal_cut, prime_factors
 from rankscope.diagrams.parts import Convolution, Index, Node, Region
 from rankscope.errors import DiagramError, SizeError
 

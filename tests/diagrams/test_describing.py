@@ -1,4 +1,4 @@
-from rankscope.diagrams.describe import WireKind, describe, wire_kind
+from rankscope.diagrams.describing import WireKind, describe, wire_kind
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Network, Step, Sum, Term
