@@ -21,7 +21,7 @@ from rankscope.architectures.catalogue import build
 from rankscope.architectures.measuring import measure_rank
 from rankscope.compression.sequential import fit_stages
 from rankscope.errors import CheckpointError, OutputError
-from rankscope.experiments.experiment import KEPT, Entry, Experiment, Row, Workplace
+from rankscope.experiments.experiment import KEPT, Entry, Experiment, Row, RunContext
 from rankscope.experiments.running import RunOptions, run_experiment
 from rankscope.resumable import ResumableFolder, require_same
 from rankscope.separation.measuring.options import MeasureOptions
@@ -302,7 +302,7 @@ class Doubling(Entry):
     def name(self) -> str:
         return f"entry-{self.number}"
 
-    def run(self, place: Workplace) -> Row:
+    def run(self, place: RunContext) -> Row:
         (place.folder / "work.txt").write_text("half")
         kept = place.folder / KEPT
         kept.mkdir(exist_ok=True)

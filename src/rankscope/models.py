@@ -407,13 +407,13 @@ def _open_network(named: Entry, given: _Given) -> Model:
 
 def _open_path(path: Path, given: _Given) -> Model:
     from rankscope.auditing.sources import open_model as open_weights
-    from rankscope.auditing.sources.documents import read_document
+    from rankscope.strict_json import Numbers, read_document
 
     name = str(path)
     if (path / "plan.json").is_file():
         return _open_compressed(path, read_document(path / "plan.json").get("built_in"), given)
     if path.suffix == ".json" and not path.name.endswith(".index.json"):
-        document = read_document(path)
+        document = read_document(path, numbers=Numbers.ANY)
         if document.get("kind") in ("diagram", "sum", "network") and "model_type" not in document:
             given.refuse("--input", "--parameter", "--weights", of=f"diagram {name!r}")
             return Model(name, "diagram", {"diagram": lambda: _saved_diagram(document, given)})

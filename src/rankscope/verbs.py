@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rankscope.models import Model, open_model
-from rankscope.separation.measuring.progress import Report, ignore
+from rankscope.progress import Report, ignore
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -171,7 +171,7 @@ def _scorer(data: str | None, data_set: str | None) -> Any:
     if data is None or data_set is None or not (data == data_set or Path(data).is_dir()):
         return None
     from rankscope.training.datasets import load_data_set
-    from rankscope.training.scoring.classification import accuracy
+    from rankscope.training.scoring import accuracy
 
     test = load_data_set(data_set, None if data == data_set else Path(data)).test
     batch = test.batches(len(test))[0]

@@ -103,7 +103,7 @@ def run(
         return
     _refuse_sampled_options(sampled)
     from rankscope.separation.measuring.options import MeasureOptions
-    from rankscope.separation.measuring.workers import Workers
+    from rankscope.workers import Workers
 
     options = MeasureOptions(
         seed=seed,

@@ -9,10 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankscope.architectures.lipschitz.network import CIFAR10_DEVIATIONS, CIFAR10_MEANS, LipschitzNetwork
-from rankscope.architectures.models.catalogue import BUILT_IN
+from rankscope.architectures.lipschitz.network import (
+    CIFAR10_DEVIATIONS,
+    CIFAR10_MEANS,
+    LipschitzNetwork,
+)
 from rankscope.architectures.lipschitz.resnet9 import ResNet9
 from rankscope.architectures.lipschitz.wide_resnet import WideResNet
+from rankscope.architectures.models.catalogue import BUILT_IN
 from rankscope.architectures.models.digits import DigitsNetwork
 from rankscope.diagrams.pictures.themes import LIGHT
 from rankscope.errors import ExperimentError

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankscope.architectures.models.weight_files import read_weights
 from rankscope.errors import RequestError
-from rankscope.training.augmentation import Normalization
+from rankscope.training.batches import Normalization
 from rankscope.training.datasets import load_data_set
 
 NUM_SAMPLES, BATCH_SIZE = 512, 64  # of calibration data
