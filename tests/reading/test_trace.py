@@ -45,3 +45,33 @@ def test_a_module_that_branches_on_numbers_is_refused_with_the_reason_of_torch()
 def test_an_example_that_does_not_fit_is_refused_with_its_shape() -> None:
     with pytest.raises(SizeError, match=r"Linear cannot be run on \(2, 5\)"):
         trace(nn.Linear(4, 3), (2, 5))
+
+
+def test_weights_made_of_parameters_are_folded_and_the_batch_stays_free() -> None:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    folded = trace(nn.Sequential(layer, nn.Flatten()), (2, 3)).constants_folded()
+    assert [operation.kind for operation in folded.operations] == ["linear"]
+    assert folded.has_free_batch
+    weight = folded.arrays[folded.operations[0]["weight"]]
+    torch.testing.assert_close(weight, layer.weight.detach())
+    inputs = torch.rand(5, 3)
+    torch.testing.assert_close(folded.run(inputs), layer(inputs).detach())
+
+
+def test_every_run_of_a_module_has_a_mark() -> None:
+    layer = nn.Linear(3, 3)
+    model = nn.Sequential(nn.Sequential(layer), nn.Sequential(layer))
+    first, second = trace(model, (2, 3)).operations
+    assert first.calls == ("", "0", "0.0")
+    assert second.calls == ("", "1", "1.0")
+    twice = trace(Twice(layer), (2, 3)).operations
+    assert [operation.calls[-1] for operation in twice] == ["layer", "layer@1"]
+
+
+class Twice(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.layer(inputs))

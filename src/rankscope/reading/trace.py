@@ -80,6 +80,8 @@ class Operation:
             computed, alone or in lists.
         outputs: what it makes; several of one call stand side by side.
         path: of the innermost module that it happens in, "" for the outermost.
+        calls: the runs of modules that it happens in, from the outside: paths, with "@1" behind the
+            path of a module that runs a second time.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Operation:
     arguments: Mapping[str, Any]
     outputs: tuple[Value, ...]
     path: str = ""
+    calls: tuple[str, ...] = ()
 
     @property
     def output(self) -> Value:
@@ -192,7 +195,14 @@ class Trace:
         Numbers are filled in; what depends on no input and no parameter is computed once and
         becomes an array.
         """
-        return _folded(self)
+        return _folded(self, {v: a for v, a in self.arrays.items() if not _is_parameter(a)}, True)
+
+    def constants_folded(self) -> "Trace":
+        """The same with everything that depends on no input computed once, sizes still free.
+
+        Weights that are made of parameters, such as an orthogonal kernel, become arrays.
+        """
+        return _folded(self, dict(self.arrays), False)
 
 
 def trace(module: nn.Module, example: Example) -> Trace:
@@ -455,7 +465,7 @@ def _operation(node: fx.Node, nodes: dict[fx.Node, Any], names: dict[str, int]) 
         outputs = (_value(name, example),)
         nodes[node] = outputs[0]
     arguments = MappingProxyType(_arguments(node, nodes))
-    return Operation(name, kind, node.target, arguments, outputs, _path(node))
+    return Operation(name, kind, node.target, arguments, outputs, _path(node), _calls(node))
 
 
 def _kind(target: Any) -> str:
@@ -471,6 +481,15 @@ def _unique(name: str, names: dict[str, int]) -> str:
 def _path(node: fx.Node) -> str:
     stack = _stack(node)
     return stack[-1][0] if stack else ""
+
+
+def _calls(node: fx.Node) -> tuple[str, ...]:
+    marks = (
+        (path, key.rpartition("@")[2] if "@" in key else "")
+        for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items()
+        if not key.startswith("_empty")
+    )
+    return tuple(f"{path}@{mark}" if mark else str(path) for path, mark in marks)
 
 
 def _stack(node: fx.Node) -> list[tuple[str, str]]:
@@ -556,15 +575,19 @@ def _flattening(
 # --- Constants -----------------------------------------------------------------------------------
 
 
-def _folded(whole: Trace) -> Trace:
-    known: dict[Value, Any] = {
-        value: array for value, array in whole.arrays.items() if not isinstance(array, nn.Parameter)
-    }
+def _folded(whole: Trace, known: dict[Value, Any], fills_numbers: bool) -> Trace:  # noqa: FBT001
+    """Compute what depends on known values only.
+
+    Args:
+        whole: all operations.
+        known: arrays that are fixed.
+        fills_numbers: whether numbers are those of the example from now on.
+    """
     operations: list[Operation] = []
     for operation in whole.operations:
-        if operation.output.dtype is None:
+        if fills_numbers and operation.output.dtype is None:
             known[operation.output] = operation.output.number
-        elif all(value in known for value in operation.inputs) and not _is_random(operation):
+        elif all(value in known for value in operation.inputs) and not is_random(operation):
             with torch.no_grad():
                 known.update(zip(operation.outputs, operation.run(known), strict=False))
         else:
@@ -575,17 +598,22 @@ def _folded(whole: Trace) -> Trace:
         whole,
         arrays=MappingProxyType(arrays),
         operations=tuple(kept),
-        has_free_batch=False,
+        has_free_batch=whole.has_free_batch and not fills_numbers,
     )
 
 
-def _is_random(operation: Operation) -> bool:
+def _is_parameter(array: Tensor) -> bool:
+    return isinstance(array, nn.Parameter)
+
+
+def is_random(operation: Operation) -> bool:
+    """Whether two runs of it differ."""
     tags = getattr(operation.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags
 
 
 def _with_numbers(operation: Operation, known: Mapping[Value, Any]) -> Operation:
-    numbers = {value: known[value] for value in operation.inputs if value.dtype is None}
+    numbers = {v: known[v] for v in operation.inputs if v.dtype is None and v in known}
     if not numbers:
         return operation
 
