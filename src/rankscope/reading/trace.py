@@ -195,14 +195,16 @@ class Trace:
         Numbers are filled in; what depends on no input and no parameter is computed once and
         becomes an array.
         """
-        return _folded(self, {v: a for v, a in self.arrays.items() if not _is_parameter(a)}, True)
+        return _folded(
+            self, {v: a for v, a in self.arrays.items() if not _is_parameter(a)}, fills_numbers=True
+        )
 
     def constants_folded(self) -> "Trace":
         """The same with everything that depends on no input computed once, sizes still free.
 
         Weights that are made of parameters, such as an orthogonal kernel, become arrays.
         """
-        return _folded(self, dict(self.arrays), False)
+        return _folded(self, dict(self.arrays), fills_numbers=False)
 
 
 def trace(module: nn.Module, example: Example) -> Trace:
@@ -575,7 +577,7 @@ def _flattening(
 # --- Constants -----------------------------------------------------------------------------------
 
 
-def _folded(whole: Trace, known: dict[Value, Any], fills_numbers: bool) -> Trace:  # noqa: FBT001
+def _folded(whole: Trace, known: dict[Value, Any], *, fills_numbers: bool) -> Trace:
     """Compute what depends on known values only.
 
     Args:
