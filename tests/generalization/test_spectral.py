@@ -14,7 +14,7 @@ from rankscope.generalization.sample import Sample, margin_loss
 from rankscope.generalization.spectral import spectral_order
 from rankscope.generalization.walk import read_walk
 from rankscope.layers.cp_layers import CPLinear
-from rankscope.robustness.linear_map import as_matrix
+from rankscope.robustness.operator_norms import as_matrix
 
 
 def test_the_bound_of_matrices_is_its_formula() -> None:

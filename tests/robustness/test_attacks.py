@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError
-from rankscope.robustness.attacks import Attack, Attacked, Threat, attack
-from rankscope.robustness.losses import AttackLoss, CrossEntropy, LogitsRatio, Margin
+from rankscope.robustness.attacks import (
+    Attack,
+    Attacked,
+    AutoProjectedDescent,
+    ProjectedDescent,
+    Threat,
+    attack,
+)
+from rankscope.robustness.margins import AttackLoss, CrossEntropy, LogitsRatio, Margin
 from rankscope.robustness.norms import L2, Linf, Norm
-from rankscope.robustness.projected_descent import AutoProjectedDescent, ProjectedDescent
 from rankscope.separation.measuring.progress import Progress
 
 ATTACKS: list[Attack] = [ProjectedDescent(), AutoProjectedDescent(steps=20)]

@@ -67,8 +67,8 @@ def run(
     radii = [read_radius(text) for text in radius or ("36/255", "72/255", "108/255")]
     limits = _read_pixels(pixels)
     from rankscope.cli.certify_inputs import METHODS, NORMS, read_network, read_samples
+    from rankscope.robustness.attacks import AutoProjectedDescent
     from rankscope.robustness.certification import certify
-    from rankscope.robustness.projected_descent import AutoProjectedDescent
 
     chosen_norm, chosen_method = (
         choose("--norm", norm, NORMS),
@@ -131,7 +131,7 @@ def _read_pixels(text: str) -> tuple[float, float] | None:
 
 
 def _write(folder: Path, document: dict[str, Any], found: Any) -> None:
-    from rankscope.robustness.certification_figure import draw_certification
+    from rankscope.robustness.certification import draw_certification
 
     make_folder(folder)
     draw_certification(found, folder / "certification.svg")

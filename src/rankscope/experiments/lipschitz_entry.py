@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Entry, Row, Value, Workplace
+from rankscope.robustness.attacks import ProjectedDescent
 from rankscope.robustness.certification import Certification, certify
-from rankscope.robustness.projected_descent import ProjectedDescent
 from rankscope.training.augmentation import Normalization
 from rankscope.training.batches import TensorData, seed_of
 from rankscope.training.datasets import DataSet, load_data_set

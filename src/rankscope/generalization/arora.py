@@ -13,6 +13,7 @@ from rankscope.generalization.bounds import GeneralizationBound, order_bound
 from rankscope.generalization.sample import Sample
 from rankscope.generalization.spectral import require_chain
 from rankscope.generalization.walk import CPLayer, Walk, batches
+from rankscope.robustness.graph import sample_shape
 from rankscope.separation.measuring.progress import Progress, Report, ignore
 from rankscope.theorem import Status, Theorem
 
@@ -168,19 +169,19 @@ def _between(
 ) -> tuple[float, float]:
     """The interlayer cushion of a layer, and how unevenly its Jacobians are spread over places."""
     layer = walk.layers[number]
-    smallest, spread = 1 / math.sqrt(math.prod(layer.output.shape)), 1.0
+    smallest, spread = 1 / math.sqrt(math.prod(sample_shape(layer.output))), 1.0
     later = walk.layers[number + 1 :]
     if not later:
         return smallest, spread
     outputs = [value.output for value in later]
-    operations = walk.graph.operations
-    first = [operation.output for operation in operations].index(layer.output) + 1
+    nodes = walk.graph.nodes
+    first = [node.output for node in nodes].index(layer.output) + 1
 
     def run(values: Tensor) -> tuple[Tensor, ...]:
         found = []
-        for operation in operations[first:]:
-            values = operation.run(values)
-            if operation.output in outputs:
+        for node in nodes[first:]:
+            values = node.run(values)
+            if node.output in outputs:
                 found.append(values)
         return tuple(found)
 

@@ -32,7 +32,7 @@ def compressed_network(model: nn.Module, walk: Walk, ranks: Sequence[int]) -> nn
     """
     twin = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
     for layer, rank in zip(walk.layers, ranks, strict=True):
-        path, normalization = layer.operation.name, _normalization_of(twin, layer)
+        path, normalization = layer.node.path, _normalization_of(twin, layer)
         if normalization is not None:
             _put(twin, normalization, nn.Identity())
         smaller = _shortened(layer, rank, folds=normalization is not None)
@@ -46,7 +46,7 @@ def _normalization_of(model: nn.Module, layer: CPLayer) -> str | None:
     """The path of the normalization behind a layer, if it is a module."""
     if layer.normalization is None:
         return None
-    path = layer.normalization.name.removesuffix("batch_norm").rstrip(".")
+    path = layer.normalization.path
     return path if path and type(model.get_submodule(path)) in _NORMALIZATIONS else None
 
 

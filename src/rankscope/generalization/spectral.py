@@ -8,6 +8,7 @@ from rankscope.generalization.activations import Activations
 from rankscope.generalization.bounds import GeneralizationBound, order_bound
 from rankscope.generalization.properties import Exact
 from rankscope.generalization.walk import CPLayer, Walk
+from rankscope.robustness.graph import sample_shape
 from rankscope.theorem import Status, Theorem
 
 SPECTRAL = Theorem(
@@ -32,13 +33,13 @@ def require_chain(walk: Walk, *, who: str) -> None:
         UnsupportedModuleError: with the name of the first operation that is not in a chain.
     """
     before = walk.graph.input
-    for operation in walk.graph.operations:
-        if operation.inputs != (before,):
-            raise operation.refuse(
+    for node in walk.graph.nodes:
+        if node.inputs != (before,):
+            raise node.refusal(
                 f"{who} is proved for chains, and here values branch or meet, as at a residual "
                 "connection"
             )
-        before = operation.output
+        before = node.output
 
 
 def spectral_order(walk: Walk, activations: Activations, margin: float) -> GeneralizationBound:
@@ -71,6 +72,6 @@ def spectral_order(walk: Walk, activations: Activations, margin: float) -> Gener
 
 
 def _row_norms(layer: CPLayer) -> float:
-    places = math.prod(layer.output.shape[1:]) if layer.torus is not None else 1
+    places = math.prod(sample_shape(layer.output)[1:]) if layer.torus is not None else 1
     weight = layer.components.to_dense().flatten(1)
     return places * float(torch.linalg.vector_norm(weight, dim=1).sum())

@@ -425,9 +425,15 @@ def _value(name: str, example: Any) -> Value:
     """A value as it is for the example."""
     if isinstance(example, Tensor):
         shape = tuple(_hint(size) for size in example.shape)
-        sizes = tuple(size if isinstance(size, int) else str(size) for size in example.shape)
+        sizes = tuple(_size(size) for size in example.shape)
         return Value(name, shape, example.dtype, sizes)
     return Value(name, (), None, (), _hint(example))
+
+
+def _size(size: int | torch.SymInt) -> int | str:
+    """A number if the size is fixed, by the module or by torch; else its name."""
+    fixed = size if isinstance(size, int) else size.node.maybe_as_int()
+    return str(size) if fixed is None else int(fixed)
 
 
 def _hint(number: Any) -> Any:
