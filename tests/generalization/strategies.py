@@ -107,7 +107,7 @@ def recipes() -> st.SearchStrategy[Recipe]:
     """Circular or zero padding, stride 1 or 2, with and without residuals and normalization."""
     return st.builds(
         Recipe,
-        seed=st.integers(0, 2),
+        seed=st.just(0),  # each network is traced once; there are 16 of them
         is_circular=st.booleans(),
         stride=st.sampled_from((1, 2)),
         is_residual=st.booleans(),

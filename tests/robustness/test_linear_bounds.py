@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy
@@ -24,10 +25,10 @@ from rankscope.robustness.bounds import (
     propagate_linear_bounds,
     unit_spreads,
 )
-from rankscope.robustness.graph import sample_shape
+from rankscope.robustness.graph import Graph, sample_shape
 from rankscope.robustness.methods import Intervals, LinearBounds
 from rankscope.robustness.norms import L2, Linf, Norm
-from rankscope.robustness.transfer import read_transfer_functions
+from rankscope.robustness.transfer import TransferFunction, read_transfer_functions
 
 METHODS: list[Intervals | LinearBounds] = [
     Intervals(),
@@ -35,6 +36,7 @@ METHODS: list[Intervals | LinearBounds] = [
     LinearBounds(),
 ]
 NORMS = [L2(), Linf()]
+Read = tuple[Graph, tuple[TransferFunction, ...]]
 
 
 class Calls(nn.Module):
@@ -91,19 +93,28 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def case(name: str, seed: int, norm: Norm, radius: float) -> tuple[nn.Module, Ball]:
+@cache
+def network(name: str, seed: int) -> tuple[nn.Module, Read]:
+    """A random network of a name, read once."""
     torch.manual_seed(seed)
     make, shape = MODELS[name]
     model = make().double().eval()
-    return model, Ball(torch.rand(3, *shape, dtype=torch.float64), radius, norm, (0.0, 1.0))
+    return model, read_transfer_functions(model, shape, dtype=torch.float64)
 
 
-def bounds(method: Intervals | LinearBounds, model: nn.Module, ball: Ball) -> Tensor:
+def case(name: str, seed: int, norm: Norm, radius: float) -> tuple[nn.Module, Read, Ball]:
+    model, read = network(name, seed % 2)
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.rand(3, *MODELS[name][1], generator=generator, dtype=torch.float64)
+    return model, read, Ball(centres, radius, norm, (0.0, 1.0))
+
+
+def bounds(method: Intervals | LinearBounds, read: Read, ball: Ball) -> Tensor:
     """Lower bounds on every output, and on the negative of every output."""
-    shape = tuple(ball.centres.shape[1:])
-    graph, transfers = read_transfer_functions(model, shape, dtype=torch.float64)
-    size = torch.Size(sample_shape(graph.output)).numel()
-    unit = torch.eye(size, dtype=torch.float64).reshape(1, size, *sample_shape(graph.output))
+    graph, transfers = read
+    shape = sample_shape(graph.output)
+    size = torch.Size(shape).numel()
+    unit = torch.eye(size, dtype=torch.float64).reshape(1, size, *shape)
     rows = torch.cat([unit, -unit], dim=1).expand(len(ball.centres), *(2 * size, *unit.shape[2:]))
     with torch.no_grad():
         spreads = unit_spreads(graph, transfers, ball.norm)
@@ -130,8 +141,8 @@ def points_of(ball: Ball, seed: int) -> Tensor:
 def test_no_point_is_outside_of_any_bound_and_linear_is_never_looser(
     name: str, seed: int, norm: Norm, radius: float
 ) -> None:
-    model, ball = case(name, seed, norm, radius)
-    intervals, fast, linear = (bounds(method, model, ball) for method in METHODS)
+    model, read, ball = case(name, seed, norm, radius)
+    intervals, fast, linear = (bounds(method, read, ball) for method in METHODS)
     assert (fast >= intervals - 1e-9).all()
     assert (linear >= intervals - 1e-9).all()
     for number in range(10):
@@ -184,8 +195,9 @@ def test_bounds_are_exact_where_no_curve_bends() -> None:
         first.bias.add_(10.0)
     model = nn.Sequential(first, nn.ReLU(), last)
     centre = torch.rand(1, 3, dtype=torch.float64)
+    read = read_transfer_functions(model, (3,))
     for norm in NORMS:
-        found = bounds(LinearBounds(), model, Ball(centre, 0.5, norm))[0, :2]
+        found = bounds(LinearBounds(), read, Ball(centre, 0.5, norm))[0, :2]
         weight = (last.weight @ first.weight).detach()
         with torch.no_grad():
             expected = model(centre)[0] - 0.5 * norm.dual_lengths(weight, axes=1)
@@ -209,19 +221,18 @@ def test_first_layers_of_a_euclidean_ball_are_exact_with_intervals_too() -> None
 
 def test_a_radius_of_zero_gives_the_outputs_themselves() -> None:
     for name in ("dense", "convolutional", "residual"):
-        model, ball = case(name, 1, L2(), 0.0)
+        model, read, ball = case(name, 1, L2(), 0.0)
         with torch.no_grad():
             outputs = model(ball.centres).flatten(1)
         for method in METHODS:
-            found = bounds(method, model, ball)
+            found = bounds(method, read, ball)
             torch.testing.assert_close(found, torch.cat([outputs, -outputs], dim=1))
 
 
 @settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 2**16), norm=st.sampled_from(NORMS))
 def test_every_value_of_a_network_is_within_its_box(seed: int, norm: Norm) -> None:
-    model, ball = case("convolutional", seed, norm, 0.2)
-    graph, transfers = read_transfer_functions(model, (1, 6, 6))
+    _, (graph, transfers), ball = case("convolutional", seed, norm, 0.2)
     with torch.no_grad():
         boxes = propagate_linear_bounds(graph, transfers, ball, {})
         for count in range(1, len(graph.nodes) + 1):
@@ -233,8 +244,7 @@ def test_every_value_of_a_network_is_within_its_box(seed: int, norm: Norm) -> No
 
 
 def test_rows_for_all_samples_alike_give_what_rows_for_each_give() -> None:
-    model, ball = case("convolutional", 3, L2(), 0.1)
-    graph, transfers = read_transfer_functions(model, (1, 6, 6))
+    _, (graph, transfers), ball = case("convolutional", 3, L2(), 0.1)
     rows = torch.randn(1, 4, 3, dtype=torch.float64)
     with torch.no_grad():
         boxes = propagate_linear_bounds(graph, transfers, ball, {})
@@ -268,8 +278,9 @@ def test_what_has_no_such_bounds_is_refused_by_name(
     model: nn.Module, method: Intervals | LinearBounds, message: str
 ) -> None:
     ball = Ball(torch.rand(1, 4, dtype=torch.float64), 0.1, Linf())
+    read = read_transfer_functions(model.double(), (4,), dtype=torch.float64)
     with pytest.raises(UnsupportedModuleError, match=message):
-        bounds(method, model.double(), ball)
+        bounds(method, read, ball)
 
 
 def test_sorting_and_other_increasing_functions_have_intervals() -> None:
@@ -277,7 +288,8 @@ def test_sorting_and_other_increasing_functions_have_intervals() -> None:
     for activation in (MaxMin(), nn.Tanh(), nn.Sigmoid(), nn.Hardtanh()):
         model = nn.Sequential(nn.Linear(4, 4), activation, nn.Linear(4, 2)).double()
         ball = Ball(torch.rand(3, 4, dtype=torch.float64), 0.3, Linf(), (0.0, 1.0))
-        found = bounds(Intervals(), model, ball)
+        read = read_transfer_functions(model, (4,))
+        found = bounds(Intervals(), read, ball)
         with torch.no_grad():
             outputs = model(points_of(ball, 0))
         assert (torch.cat([outputs, -outputs], dim=1) >= found - 1e-9).all()
@@ -293,8 +305,9 @@ def test_maxima_of_values_and_of_fixed_numbers_are_sound(seed: int) -> None:
         a=nn.Linear(4, 4),
     ).double()
     ball = Ball(torch.rand(3, 4, dtype=torch.float64), 0.3, Linf(), (0.0, 1.0))
+    read = read_transfer_functions(model, (4,))
     for method in METHODS:
-        found = bounds(method, model, ball)
+        found = bounds(method, read, ball)
         for number in range(10):
             with torch.no_grad():
                 outputs = model(points_of(ball, number))
