@@ -88,7 +88,12 @@ def test_what_cannot_be_folded_stays_with_the_reason() -> None:
     reshaped = FactorizedConv2d.from_dense(nn.Conv2d(4, 4, 3), FORMATS["r-cp"], (2,))
     quantized = FactorizedConv2d.from_dense(nn.Conv2d(4, 4, 3), FORMATS["svd"], (2,))
     quantized.quantize(8)
+    shared = nn.Conv2d(2, 2, 1)
     cases: list[tuple[nn.Module, dict[str, str]]] = [
+        (
+            nn.Sequential(shared, nn.BatchNorm2d(2), shared, nn.BatchNorm2d(2)),
+            dict.fromkeys(("1", "3"), "no layer alone feeds it"),
+        ),
         (Twice(), {"norm": "no layer alone feeds it", "idle": "it is not run"}),
         (nn.Sequential(nn.ReLU(), nn.BatchNorm2d(2)), {"1": "0 before it is a ReLU"}),
         (

@@ -7,9 +7,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.generalization.activations import Activations, measure_activations
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.walk import Walk, read_walk
+from rankscope.generalization.walk import Activations, Walk, measure_activations, read_walk
 from rankscope.layers.cp_layers import CPConv2d, CPLinear, PaddingMode
 
 IMAGE = (3, 6, 6)

@@ -84,22 +84,24 @@ def fold_normalizations(model: nn.Module, example: Example) -> Folded:
 def _pairs(model: nn.Module, read: Trace) -> Iterator[tuple[str, str | None, int]]:
     """Each normalization that is run, the layer that alone feeds it, if one does, and its axes."""
     makers = {value: operation for operation in read.operations for value in operation.outputs}
-    uses, runs = read.num_uses(), _runs(read)
+    uses, runs = read.num_uses(), _runs(model, read)
     for operation in read.operations:
         name = operation.path
         if not isinstance(model.get_submodule(name), _NORMALIZATIONS):
             continue
         source = operation["input"]
         layer = _layer(model, makers[source]) if source in makers else None
-        if layer is None or uses[source] > 1 or runs[layer] > 1 or runs[name] > 1:
+        # A module may stand in a model under several names, and one that runs twice stays.
+        parts = [model.get_submodule(path) for path in (name, layer) if path is not None]
+        if uses[source] > 1 or any(runs[part] > 1 for part in parts):
             layer = None
         yield name, layer, len(source.shape)
 
 
-def _runs(read: Trace) -> Counter[str]:
+def _runs(model: nn.Module, read: Trace) -> Counter[nn.Module]:
     """How often each module runs."""
     calls = {call for operation in read.operations for call in operation.calls}
-    return Counter(call.partition("@")[0] for call in calls)
+    return Counter(model.get_submodule(call.partition("@")[0]) for call in calls)
 
 
 def _layer(model: nn.Module, operation: Operation) -> str | None:

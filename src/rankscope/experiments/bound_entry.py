@@ -8,9 +8,8 @@ from rankscope.experiments.cp_subject import CPSubject, inputs_and_labels
 from rankscope.experiments.experiment import Entry, Row, Workplace
 from rankscope.experiments.partial_correlation import partial_correlation
 from rankscope.experiments.subject_training import SubjectTraining
-from rankscope.generalization.analysis import Options
+from rankscope.generalization.analysis import Options, TrackBounds, usual_searches
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.tracking import TrackBounds, usual_searches
 from rankscope.training.history import Record
 from rankscope.training.preparation import EveryFewEpochs
 from rankscope.training.recipe import Recipe

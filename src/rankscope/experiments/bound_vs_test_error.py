@@ -8,7 +8,7 @@ from rankscope.experiments.bound_figure import draw_bounds
 from rankscope.experiments.cp_subject import CPSubject
 from rankscope.experiments.experiment import Experiment, Row
 from rankscope.experiments.partial_correlation import partial_correlation
-from rankscope.generalization.tracking import usual_searches
+from rankscope.generalization.analysis import usual_searches
 from rankscope.training.recipe import Cosine, Recipe
 
 _RECIPE = Recipe(epochs=48, batch_size=64, learning_rate=2e-3, schedule=Cosine())

@@ -8,8 +8,8 @@ from rankscope.experiments.classifier_entry import percent_right
 from rankscope.experiments.cp_subject import CPSubject
 from rankscope.experiments.experiment import Entry, Row, Workplace
 from rankscope.experiments.subject_training import SubjectTraining, Trained
+from rankscope.generalization.bounds import measure_rademacher, rademacher_bound
 from rankscope.generalization.compressed_network import outputs_of
-from rankscope.generalization.rademacher import measure_rademacher, rademacher_bound
 from rankscope.training.batches import TensorData
 from rankscope.training.datasets import DataSet
 from rankscope.training.early_stop import StopAt

@@ -9,9 +9,14 @@ from rankscope.architectures.models.cp_networks import with_cp_layers
 from rankscope.experiments.classifier_entry import percent_right
 from rankscope.experiments.cp_subject import CPSubject, small_network
 from rankscope.experiments.experiment import Entry, Row, Workplace
-from rankscope.generalization.finite_class import quantize_network
-from rankscope.generalization.quantized_training import QuantizedCrossEntropy, fixed_scales
-from rankscope.generalization.rigorous import Chernoff, Hoeffding, rigorous_bound
+from rankscope.generalization.finite_class import (
+    Chernoff,
+    Hoeffding,
+    QuantizedCrossEntropy,
+    fixed_scales,
+    quantize_network,
+    rigorous_bound,
+)
 from rankscope.layers.cp_layers import matched_rank
 from rankscope.layers.formats.format import WeightShape
 from rankscope.training.batches import seed_of

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankscope.errors import UnsupportedModuleError
+from rankscope.errors import GeneralizationError, UnsupportedModuleError
+from rankscope.generalization.sample import Sample
 from rankscope.layers.convolution import FactorizedConv1d, FactorizedConv2d
 from rankscope.layers.cp_components import CPComponents, cp_components, is_cp
 from rankscope.layers.formats.format import WeightShape
@@ -22,6 +23,7 @@ from rankscope.robustness.graph import Graph, Node, sample_shape
 from rankscope.robustness.lipschitz import require_finite
 from rankscope.robustness.operator_norms import as_convolution
 from rankscope.robustness.transfer import normalization_scale, read_transfer_functions
+from rankscope.separation.measuring.progress import Progress, Report, ignore
 
 CPModule = FactorizedConv1d | FactorizedConv2d | FactorizedLinear
 
@@ -127,17 +129,17 @@ class Walk:
         """
         numbers = {layer.node.output: k for k, layer in enumerate(self.layers)}
         reached: dict[Value, float] = {self.graph.output: 1.0}
-        found = [0.0] * len(self.layers)
+        gains = [0.0] * len(self.layers)
         for node in reversed(self.graph.nodes):
             gain = reached.get(node.output, 0.0)
             growths = self.growths.get(node.output, ())
             if node.output in numbers:
                 number = numbers[node.output]
-                found[number] = gain
+                gains[number] = gain
                 growths = (factor(number, gain),)
             for value, growth in zip(node.inputs, growths, strict=True):
                 reached[value] = reached.get(value, 0.0) + gain * growth
-        return tuple(found)
+        return tuple(gains)
 
 
 def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
@@ -165,11 +167,14 @@ def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
             f"{type(model).__name__} has no layer in CP form; write it so with "
             "rankscope.architectures.models.cp_networks.in_cp_form."
         )
-    for name, count in Counter(layer.name for layer in layers).items():
+    # A layer may stand in a model under several names.
+    counts = Counter(layer.module for layer in layers)
+    for layer in layers:
+        count = counts[layer.module]
         if count > 1:
             raise UnsupportedModuleError(
-                f"{name}: runs {count} times in one pass, so that its rank would be chosen {count} "
-                "times; copy the layer."
+                f"{layer.name}: runs {count} times in one pass, so that its rank would be chosen "
+                f"{count} times; copy the layer."
             )
     own = {layer.node.output for layer in layers}
     folded = {layer.output for layer in layers} - own
@@ -244,3 +249,104 @@ def batches(inputs: Tensor, like: nn.Module | Tensor, size: int) -> Iterator[Ten
     given = like if isinstance(like, Tensor) else next(like.parameters(), inputs)
     for piece in torch.split(inputs, size):
         yield piece.to(given.dtype)
+
+
+# --- What is measured on data ---------------------------------------------------------------------
+
+
+BATCH_SIZE = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Activations:
+    """A network on a sample.
+
+    Args:
+        inputs: norms of the input of every layer, (samples, layers), float64.
+        outputs: of the network, (samples, classes).
+        labels: (samples).
+    """
+
+    inputs: Tensor
+    outputs: Tensor
+    labels: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """Norms of the inputs of every layer, and of the outputs, (samples, layers + 1)."""
+        outputs = torch.linalg.vector_norm(self.outputs.double(), dim=1, keepdim=True)
+        return torch.cat([self.inputs, outputs], dim=1)
+
+    @property
+    def growths(self) -> Tensor:
+        r"""The smallest growth from each layer's input to the next one's, (layers).
+
+        .. math:: c_k = \min_{x \in S} \lVert X^{(k+1)} \rVert / \lVert X^{(k)} \rVert
+
+        where the next of the last layer is the network's output. The next input lies behind the
+        activation. It is the cushion times the norm of the weight, and all that the theorem uses
+        of it. Layers are taken in the order in which they run, also in networks that are no
+        chains: that norms of inputs are at most that of the output over the product of all later
+        c needs no more. A layer that sends a sample to zero has c = 0.
+        """
+        before, after = self.lengths[:, :-1], self.lengths[:, 1:]
+        # What is zero already needs no cushion.
+        return torch.where(before > 0, after / before, torch.inf).amin(dim=0)
+
+    @property
+    def largest_output(self) -> float:
+        """The longest output of the network, max ‖M(x)‖."""
+        return float(self.lengths[:, -1].max())
+
+
+def measure_activations(
+    walk: Walk, sample: Sample, *, batch_size: int = BATCH_SIZE, report: Report = ignore
+) -> Activations:
+    """Run a network once over a sample, in batches, and keep norms and outputs only.
+
+    Raises:
+        GeneralizationError: if labels are no classes, or an output is not finite.
+    """
+    sample.require_classes(walk.num_classes)
+    like = next(walk.layers[0].module.parameters(), sample.inputs)
+    lengths, outputs = [], []
+    wanted = [layer.input for layer in walk.layers]
+    total = -(-len(sample) // batch_size)
+    with torch.no_grad():
+        for number, piece in enumerate(batches(sample.inputs, like, batch_size)):
+            norms = {}
+            for value, tensor in walk.run(piece):
+                if value in wanted:
+                    norms[value] = _lengths(tensor)
+            lengths.append(torch.stack([norms[value] for value in wanted], dim=1))
+            outputs.append(tensor)
+            report(Progress("activations", number + 1, total))
+    result = Activations(torch.cat(lengths).double(), torch.cat(outputs), sample.labels)
+    if not bool(torch.isfinite(result.lengths).all()):
+        wrong = int((~torch.isfinite(result.lengths)).any(dim=1).sum())
+        raise GeneralizationError(
+            f"Activations are not finite on {wrong:,} of {len(sample):,} samples, so that nothing "
+            "can be said."
+        )
+    return result
+
+
+def _lengths(tensor: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(tensor, dim=tuple(range(1, tensor.ndim)))
+    return lengths
+
+
+def cushions(walk: Walk, activations: Activations) -> Tensor:
+    r"""Layer cushions ζ, (layers).
+
+    .. math:: \zeta_k \lVert M_k \rVert_F \lVert X^{(k)} \rVert \le \lVert X^{(k+1)} \rVert
+              \quad \text{for all } x \in S
+
+    with the norm of the kernel (of the scale of a folded normalization as well). 0 for a dead
+    layer.
+
+    Reference:
+        Li, Sun, Su, Suzuki & Huang (2020), Sec. 4 (as recalled), arXiv:2001.05070.
+    """
+    norms = torch.stack([layer.components.to_dense().norm() for layer in walk.layers])
+    return torch.where(norms > 0, activations.growths / norms, 0.0)

@@ -50,7 +50,7 @@ class Threat:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What an attack found.
+    """What an attack gives.
 
     Args:
         inputs: perturbed where that changed the label or began with another one, else as given.
@@ -74,7 +74,7 @@ class Target:
     def __init__(self, model: nn.Module, inputs: Tensor, labels: Tensor, threat: Threat) -> None:
         self.inputs, self.labels, self.threat = inputs, labels, threat
         self._model = model
-        self.found = inputs.clone()
+        self.broken_inputs = inputs.clone()
         with torch.no_grad():
             outputs = model(inputs)
         require_labels(outputs, labels)
@@ -103,7 +103,7 @@ class Target:
         is_near = self.threat.norm.lengths(changes) <= self.threat.radius
         is_won = (outputs.detach().argmax(dim=1) != self.labels[chosen]) & is_near
         is_new = is_won & ~self.is_broken[chosen]
-        self.found[chosen[is_new]] = points.detach()[is_new]
+        self.broken_inputs[chosen[is_new]] = points.detach()[is_new]
         self.is_broken[chosen[is_new]] = True
         return values.detach(), gradients
 
@@ -155,7 +155,7 @@ def attack(  # noqa: PLR0913 - the parts of an attack, all by name
         threat: what is allowed.
         by: the attack.
         batch_size: samples at a time.
-        report: told after each search of each batch.
+        report: called after each search of each batch.
 
     Raises:
         RobustnessError: if labels or inputs do not fit.
@@ -174,9 +174,9 @@ def attack(  # noqa: PLR0913 - the parts of an attack, all by name
                 done = number * by.restarts + restart + 1
                 report(Progress("attacking", done, len(starts) * by.restarts))
             parts.append(target)
-    found = torch.cat([part.found for part in parts])
-    distances = threat.norm.lengths(found.double() - inputs.double())
-    return Attacked(found, torch.cat([part.is_broken for part in parts]), distances)
+    broken_inputs = torch.cat([part.broken_inputs for part in parts])
+    distances = threat.norm.lengths(broken_inputs.double() - inputs.double())
+    return Attacked(broken_inputs, torch.cat([part.is_broken for part in parts]), distances)
 
 
 def require_pixels(inputs: Tensor, pixels: tuple[float, float] | None) -> None:
@@ -292,8 +292,8 @@ class AutoProjectedDescent(Attack):
         while shares[-1] < 1:
             shares.append(shares[-1] + max(shares[-1] - shares[-2] - _SHRINK, _LEAST))
         # Rounded first, as 0.57 * 100 is a little more than 57.
-        found = dict.fromkeys(math.ceil(round(share * self.steps, 6)) for share in shares[1:])
-        return tuple(step for step in found if step <= self.steps)
+        checkpoints = dict.fromkeys(math.ceil(round(share * self.steps, 6)) for share in shares[1:])
+        return tuple(step for step in checkpoints if step <= self.steps)
 
     def search(self, target: Target, generator: torch.Generator) -> None:
         trail = self._begin(target, generator)

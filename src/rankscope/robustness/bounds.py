@@ -67,8 +67,8 @@ class Ball:
 
 def products(weights: Tensor, values: Tensor) -> Tensor:
     """Weights (batch or 1, rows, …) times values (batch or 1, …): (batch, rows)."""
-    found: Tensor = weights.flatten(2) @ values.flatten(1)[:, :, None]
-    return found[:, :, 0]
+    sums: Tensor = weights.flatten(2) @ values.flatten(1)[:, :, None]
+    return sums[:, :, 0]
 
 
 def smallest_product(weights: Tensor, box: tuple[Tensor, Tensor]) -> Tensor:

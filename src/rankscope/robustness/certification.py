@@ -115,7 +115,7 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
         method: of the proof; None for Lipschitz constants.
         attack: that tries to refute it; None for APGD.
         pixels: smallest and largest value of an entry; None if there is no limit.
-        report: told how far it is.
+        report: called with how far it is.
 
     Raises:
         RobustnessError: if the attack breaks a sample that is certified; or if numbers in the

@@ -142,8 +142,8 @@ def operator_spectrum(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor
             limit=MAX_ENTRIES,
             instead="Use operator_norm, or a smaller image.",
         )
-    found: Tensor = torch.linalg.svdvals(as_matrix(module, input_shape))
-    return found
+    singular_values: Tensor = torch.linalg.svdvals(as_matrix(module, input_shape))
+    return singular_values
 
 
 def _exact(values: Tensor, method: str) -> OperatorNorm:
