@@ -6,9 +6,11 @@ parameters are computed once; layers whose parts say less than the whole are one
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -136,7 +138,7 @@ class Reading:
                 f"{str(error).rpartition(': ')[2]}"
             ) from error
         self._trace = whole.constants_folded()
-        self.nodes = tuple(_nodes(self._trace, self._model, wholes, reader))
+        self.nodes = tuple(_Nodes(self._trace, self._model, wholes, reader))
 
     def graph(self) -> Graph:
         """The graph, if it computes for each sample alone what the model computes.
@@ -220,29 +222,96 @@ def _require_samples_first(node: Node, start: Value) -> None:
 # --- From the trace to nodes -----------------------------------------------------------------
 
 
-def _nodes(
-    read: Trace, model: nn.Module, wholes: Callable[[nn.Module], bool], reader: str
-) -> Iterator[Node]:
-    fixed = _FixedValues(read)
-    same = _copies(read)
-    used = {
-        same.get(value, value)
-        for values in (*(op.inputs for op in read.operations), read.outputs)
-        for value in values
-    }
-    depending = [op for op in read.operations if op.output not in fixed and op.output not in same]
-    for operation in depending:
-        _require_no_numbers(operation, reader)
-    for call, group in _grouped(depending, model, wholes):
-        if call is not None:
-            yield _whole(call, group, model, same, used, fixed, reader)
-            continue
-        (operation,) = group
-        inputs = tuple(same.get(v, v) for v in operation.inputs if v not in fixed)
-        arguments = _filled(operation, same, fixed)
+class _Nodes:
+    """Makes nodes of the operations that depend on the model's input."""
+
+    def __init__(
+        self, read: Trace, model: nn.Module, wholes: Callable[[nn.Module], bool], reader: str
+    ) -> None:
+        self._read, self._model, self._wholes, self._reader = read, model, wholes, reader
+        self._fixed, self._same = _FixedValues(read), _copies(read)
+        self._uses = Counter(
+            self._same.get(value, value)
+            for values in (*(op.inputs for op in read.operations), read.outputs)
+            for value in values
+        )
+
+    def __iter__(self) -> Iterator[Node]:
+        depending = [
+            operation
+            for operation in self._read.operations
+            if operation.output not in self._fixed and operation.output not in self._same
+        ]
+        at, group = 0, depending[:0]
+        while at < len(depending):
+            operation = depending[at]
+            call = self._whole_call(operation)
+            if operation.kind in _TO_NUMBERS:
+                raise operation.refusal(
+                    self._reader,
+                    "what the model does depends on the numbers in a tensor, not only on shapes, "
+                    "and cannot be read",
+                )
+            if call is not None:
+                group = self._run_of(call, depending, at)
+                yield self._whole(call, group)
+            elif function := self._function_at(depending[at : at + _MOST_PARTS]):
+                kind, group = function
+                yield self._curve(kind, group)
+            else:
+                group = [operation]
+                yield from self._plain(operation)
+            at += len(group)
+
+    def _whole_call(self, operation: Operation) -> str | None:
+        """The run of a module that is taken whole, if the operation belongs to one."""
+        return next((c for c in operation.calls if self._wholes(_module(self._model, c))), None)
+
+    def _inputs(self, group: Sequence[Operation]) -> tuple[Value, ...]:
+        """What operations take from outside, each value once."""
+        inside = {value for operation in group for value in operation.outputs}
+        taken = (self._same.get(v, v) for o in group for v in o.inputs if v not in self._fixed)
+        return tuple(dict.fromkeys(value for value in taken if value not in inside))
+
+    def _whole(self, call: str, group: Sequence[Operation]) -> Node:
+        module, path, last = _module(self._model, call), call.partition("@")[0], group[-1]
+        inputs = self._inputs(group)
+        if len(inputs) != 1 or not self._uses[last.output]:
+            raise last.refusal(
+                self._reader,
+                f"{path} ({type(module).__name__}) takes {len(inputs)} values; wanted one tensor "
+                "in and one tensor out",
+            )
+        kind = type(module).__name__
+        return Node(path, kind, inputs, last.output, {}, module, module, last, self._reader)
+
+    def _run_of(self, call: str, depending: Sequence[Operation], at: int) -> list[Operation]:
+        """All operations of a run of a module, which stand together."""
+        rest = islice(depending, at, None)
+        return list(takewhile(lambda operation: self._whole_call(operation) == call, rest))
+
+    def _function_at(self, operations: list[Operation]) -> tuple[str, list[Operation]] | None:
+        """A function that torch.export takes apart, if these operations begin with one."""
+        for kinds, (name, is_meant) in _TAKEN_APART.items():
+            group = operations[: len(kinds)]
+            if tuple(o.kind for o in group) != kinds or not is_meant(group):
+                continue
+            within = Counter(value for operation in group for value in operation.inputs)
+            if all(self._uses[o.output] == within[o.output] for o in group[:-1]):
+                return name, group
+        return None
+
+    def _curve(self, kind: str, group: Sequence[Operation]) -> Node:
+        last, (start,) = group[-1], self._inputs(group)
+        run = partial(_run_all, group, self._fixed, self._same)
+        name = f"{last.path}.{kind}".lstrip(".")
+        return Node(name, kind, (start,), last.output, {}, None, run, last, self._reader)
+
+    def _plain(self, operation: Operation) -> Iterator[Node]:
+        inputs = tuple(self._same.get(v, v) for v in operation.inputs if v not in self._fixed)
+        arguments = _filled(operation, self._same, self._fixed)
         for number, output in enumerate(operation.outputs):
-            if output in used:
-                function = partial(_run, operation, fixed, number)
+            if self._uses[output]:
                 yield Node(
                     operation.name,
                     operation.kind,
@@ -250,19 +319,47 @@ def _nodes(
                     output,
                     arguments,
                     None,
-                    function,
+                    partial(_run, operation, self._fixed, number),
                     operation,
-                    reader,
+                    self._reader,
                 )
 
 
-def _require_no_numbers(operation: Operation, reader: str) -> None:
-    if operation.kind in _TO_NUMBERS:
-        raise operation.refusal(
-            reader,
-            "what the model does depends on the numbers in a tensor, not only on shapes, and "
-            "cannot be read",
-        )
+# Functions of one tensor that torch.export writes as several operations, and how they are known.
+_TAKEN_APART: dict[tuple[str, ...], tuple[str, Callable[[Sequence[Operation]], bool]]] = {
+    ("abs", "add", "div"): (
+        "softsign",
+        lambda o: (
+            (o[1]["other"], o[1]["alpha"]) == (1, 1)
+            and _takes(o[1], o[0].output)
+            and _takes(o[2], o[0]["self"], o[1].output)
+        ),
+    ),
+    ("tanh", "sub"): (
+        "tanhshrink",
+        lambda o: o[1]["alpha"] == 1 and _takes(o[1], o[0]["self"], o[0].output),
+    ),
+    ("abs", "gt", "sign", "mul", "sub", "mul", "where"): (
+        "softshrink",
+        lambda o: (
+            o[1]["other"] == o[3]["other"]
+            and (o[4]["alpha"], o[5]["other"]) == (1, 0)
+            and _takes(o[1], o[0].output)
+            and _takes(o[2], o[0]["self"])
+            and _takes(o[3], o[2].output)
+            and _takes(o[4], o[0]["self"], o[3].output)
+            and _takes(o[5], o[0]["self"])
+            and _takes(o[6], o[1].output, o[4].output, o[5].output)
+        ),
+    ),
+}
+
+
+_MOST_PARTS = max(map(len, _TAKEN_APART))
+
+
+def _takes(operation: Operation, *values: Value) -> bool:
+    return operation.inputs == values
 
 
 def _copies(read: Trace) -> dict[Value, Value]:
@@ -283,52 +380,8 @@ def _is_copy(operation: Operation) -> bool:
     return operation.kind in _COPIES or operation.kind in ("slice", "view", "to")
 
 
-def _grouped(
-    operations: Iterable[Operation], model: nn.Module, wholes: Callable[[nn.Module], bool]
-) -> Iterator[tuple[str | None, list[Operation]]]:
-    """Operations one by one, and those of a run of a module that is taken whole together."""
-    call: str | None = None
-    group: list[Operation] = []
-    for operation in operations:
-        now = next((c for c in operation.calls if wholes(_module(model, c))), None)
-        if group and (now is None or now != call):
-            yield call, group
-            group = []
-        call = now
-        if now is None:
-            yield None, [operation]
-        else:
-            group.append(operation)
-    if group:
-        yield call, group
-
-
 def _module(model: nn.Module, call: str) -> nn.Module:
     return model.get_submodule(call.partition("@")[0])
-
-
-def _whole(  # noqa: PLR0913 - what a node is made of
-    call: str,
-    group: Sequence[Operation],
-    model: nn.Module,
-    same: Mapping[Value, Value],
-    used: set[Value],
-    fixed: "_FixedValues",
-    reader: str,
-) -> Node:
-    module, path = _module(model, call), call.partition("@")[0]
-    inside = {value for operation in group for value in operation.outputs}
-    taken = (same.get(v, v) for operation in group for v in operation.inputs if v not in fixed)
-    inputs = tuple(dict.fromkeys(value for value in taken if value not in inside))
-    last = group[-1]
-    if len(inputs) != 1 or last.output not in used:
-        raise last.refusal(
-            reader,
-            f"{path} ({type(module).__name__}) takes {len(inputs)} values; wanted one tensor in "
-            "and one tensor out",
-        )
-    kind = type(module).__name__
-    return Node(path, kind, inputs, last.output, {}, module, module, last, reader)
 
 
 def _filled(operation: Operation, same: Mapping[Value, Value], fixed: "_FixedValues") -> Any:
@@ -371,6 +424,21 @@ def _run(operation: Operation, fixed: "_FixedValues", number: int, *inputs: Tens
     result = operation.target(**arguments)
     outputs: Tensor = result if isinstance(result, Tensor) else result[number]
     return outputs
+
+
+def _run_all(
+    group: Sequence[Operation],
+    fixed: "_FixedValues",
+    same: Mapping[Value, Value],
+    start: Tensor,
+) -> Tensor:
+    """Operations one after the other, from one tensor to what the last of them makes."""
+    known: dict[Value, Tensor] = {}
+    for operation in group:
+        values = (same.get(v, v) for v in operation.inputs if v not in fixed)
+        made = _run(operation, fixed, 0, *(known.get(value, start) for value in values))
+        known[operation.output] = made
+    return known[group[-1].output]
 
 
 class _FixedValues:

@@ -366,8 +366,7 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 _GELU = 0.5 * (1 + math.erf(1)) + math.exp(-1) / math.sqrt(math.pi) + 1e-12
 _GELU_BY_TANH, _SILU, _MISH = 1.1291, 1.0999, 1.0886
 
-# The steepest slope, and the shape. torch.export takes the last three apart: they are known where
-# they are modules.
+# The steepest slope, and the shape.
 CURVES: dict[str, tuple[float, Form]] = {
     "relu": (1.0, ConvexCurve()),
     "abs": (1.0, ConvexCurve(lowest=0.0)),
@@ -379,6 +378,9 @@ CURVES: dict[str, tuple[float, Form]] = {
     "sigmoid": (0.25, Increasing()),
     "hardsigmoid": (1 / 6, Increasing()),
     "log_sigmoid": (1.0, Increasing()),
+    "softsign": (1.0, Increasing()),
+    "softshrink": (1.0, Increasing()),
+    "tanhshrink": (1.0, Increasing()),
     "softplus": (1.0, Increasing()),
     "atan": (1.0, Increasing()),
     "erf": (2 / math.sqrt(math.pi), Increasing()),
@@ -390,9 +392,6 @@ CURVES: dict[str, tuple[float, Form]] = {
     "hardswish": (1.5, Unshaped()),
     # Its derivative diag(p) - p pᵀ has rows whose absolute values add up to 2 p (1 - p).
     "softmax": (0.5, Unshaped()),
-    nn.Softsign.__name__: (1.0, Increasing()),
-    nn.Softshrink.__name__: (1.0, Increasing()),
-    nn.Tanhshrink.__name__: (1.0, Increasing()),
 }
 
 
@@ -481,14 +480,13 @@ def _read_reflection(node: Node) -> TransferFunction:
 _FACTORIZED = (FactorizedLinear, FactorizedConv1d, FactorizedConv2d)
 _LAYERS = (nn.Conv1d, nn.Conv2d, *ORTHOGONAL, *_FACTORIZED)
 _SORTING = (MaxMin, GroupSort)
-_CURVES_TAKEN_APART = (nn.Softsign, nn.Softshrink, nn.Tanhshrink)
 
 
 def _is_taken_whole(module: nn.Module) -> bool:
     # A convolution that pads by anything but zeros is two operations, and one circle.
     if isinstance(module, (nn.Conv1d, nn.Conv2d)):
         return module.padding_mode != "zeros"
-    wholes = (*ORTHOGONAL, *_FACTORIZED, *_SORTING, *_CURVES_TAKEN_APART, HouseholderActivation)
+    wholes = (*ORTHOGONAL, *_FACTORIZED, *_SORTING, HouseholderActivation)
     return isinstance(module, wholes)
 
 
