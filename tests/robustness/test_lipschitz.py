@@ -114,9 +114,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("seed", range(2))
-def test_no_jacobian_is_above_the_bound(name: str, seed: int) -> None:
-    torch.manual_seed(seed)
+def test_no_jacobian_is_above_the_bound(name: str) -> None:
+    torch.manual_seed(0)
     make, shape = MODELS[name]
     model = make()
     model.eval()

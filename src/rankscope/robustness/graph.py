@@ -19,10 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.layers.norm_preserving.last_layer import NormalizedLinear
+from rankscope.layers.norm_preserving.linear import OrthogonalLinear
 from rankscope.reading.trace import Operation, Shape, Trace, Value, is_random, trace
+from rankscope.robustness.operator_norms import ORTHOGONAL
 
 _BATCH, _OTHER_BATCH = 2, 3  # two sizes, so that one written into a shape is noticed
 _TO_NUMBERS = frozenset(("item", "_local_scalar_dense", "is_nonzero", "equal"))
+_BUILT = (*ORTHOGONAL, OrthogonalLinear, NormalizedLinear)  # their kernels are made as they run
 _COPIES = frozenset(("clone", "contiguous", "alias", "detach", "lift_fresh_copy"))
 
 
@@ -103,7 +107,7 @@ class Reading:
     Args:
         model: takes one batch and gives one batch; it is not changed.
         input_shape: of one sample.
-        wholes: classes of modules that are one operation each.
+        wholes: whether a module is one operation.
         dtype: of the inputs; None for that of the model's parameters.
         reader: who reads, as a user calls it.
 
@@ -193,12 +197,10 @@ def _with_fixed_kernels(model: nn.Module) -> nn.Module:
     """
     twin = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
     for module in twin.modules():
-        made = getattr(module, "weight", None)
-        if callable(made) and not isinstance(made, Tensor):
+        if isinstance(module, _BUILT):
             with torch.no_grad():
-                kernel = made()
-            if isinstance(kernel, Tensor):
-                setattr(module, "weight", partial(_same, kernel))  # noqa: B010 - it was a method
+                kernel = module.weight()
+            setattr(module, "weight", partial(_same, kernel))  # noqa: B010 - it was a method
     return twin
 
 
