@@ -65,7 +65,7 @@ def resnet(batch: int) -> Iterator[dict[str, object]]:
     torch.manual_seed(0)
     images = torch.randn(batch, 3, 32, 32)
     dense, images = _faster_order(ResNet(32).eval(), images)
-    folded = fold_normalizations(dense).model
+    folded = fold_normalizations(dense, images).model
     formats = [FORMATS[name] for name in ("svd", "cp", "tucker", "tensor-train")]
     faster = Budget(0.45, Unit.LATENCY)
     for whole, also in ((dense, None), (folded, None), (folded, faster)):

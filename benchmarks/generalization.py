@@ -19,12 +19,11 @@ from benchmarks.peak_memory import peak_mebibytes
 from benchmarks.timing import seconds
 from rankscope.architectures.models.catalogue import build
 from rankscope.architectures.models.cp_networks import in_cp_form
-from rankscope.generalization.activations import Activations, measure_activations
 from rankscope.generalization.arora import measure_noise_stability
 from rankscope.generalization.compressed_network import compressed_network, outputs_of
 from rankscope.generalization.rank_search import RankChoice, find_ranks
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.walk import Walk, read_walk
+from rankscope.generalization.walk import Activations, Walk, measure_activations, read_walk
 
 NAME = "generalization"
 SAMPLES = 5_000

@@ -53,7 +53,7 @@ class Twice(nn.Module):
         return torch.cat([torch.relu(values), functional.relu(-values)], dim=1)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(strategies.integers(0, 999), strategies.integers(1, 30))
 def test_shares_are_those_of_the_definition(seed: int, batch_size: int) -> None:
     network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 5), nn.ReLU())

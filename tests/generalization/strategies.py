@@ -7,9 +7,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.generalization.activations import Activations, measure_activations
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.walk import Walk, read_walk
+from rankscope.generalization.walk import Activations, Walk, measure_activations, read_walk
 from rankscope.layers.cp_layers import CPConv2d, CPLinear, PaddingMode
 
 IMAGE = (3, 6, 6)
@@ -107,7 +106,7 @@ def recipes() -> st.SearchStrategy[Recipe]:
     """Circular or zero padding, stride 1 or 2, with and without residuals and normalization."""
     return st.builds(
         Recipe,
-        seed=st.integers(0, 2),
+        seed=st.just(0),  # each network is traced once; there are 16 of them
         is_circular=st.booleans(),
         stride=st.sampled_from((1, 2)),
         is_residual=st.booleans(),

@@ -9,9 +9,8 @@ from tests.generalization.strategies import Recipe, drawn, random_network, recip
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.activations import cushions, measure_activations
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.walk import read_walk
+from rankscope.generalization.walk import cushions, measure_activations, read_walk
 from rankscope.layers.cp_layers import CPLinear
 
 

@@ -11,10 +11,9 @@ from torch import nn
 from rankscope.architectures.models.catalogue import build
 from rankscope.errors import GeneralizationError, RobustnessError, SizeError
 from rankscope.generalization.analysis import Generalization, Options, analyse
-from rankscope.generalization.finite_class import Quantization
+from rankscope.generalization.finite_class import Chernoff, Quantization
 from rankscope.generalization.properties import Exact
 from rankscope.generalization.rank_search import Paper, Search
-from rankscope.generalization.rigorous import Chernoff
 from rankscope.generalization.sample import AsPublished, Euclidean, Sample, margin_loss
 
 FAST = Options(num_jacobians=2)
@@ -78,7 +77,7 @@ def test_dense_networks_are_written_in_cp_form_first() -> None:
 def test_residual_networks_get_all_bounds_but_those_for_chains() -> None:
     found = analyse(random_network(1, is_residual=True), own_sample(1), 1.0, options=FAST)
     assert [name for name, _ in found.refused] == ["spectral-order", "arora-order"]
-    assert all("2.add" in reason for _, reason in found.refused)
+    assert all("add (in 2)" in reason for _, reason in found.refused)
     assert len(found.bounds) == 4
 
 

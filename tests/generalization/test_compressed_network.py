@@ -11,7 +11,6 @@ from torch import nn
 
 from rankscope.architectures.models.cp_networks import in_cp_form
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.activations import measure_activations
 from rankscope.generalization.compressed_network import (
     check_deviation,
     compressed_network,
@@ -20,7 +19,7 @@ from rankscope.generalization.compressed_network import (
 )
 from rankscope.generalization.rank_search import RankChoice, choose_ranks
 from rankscope.generalization.sample import AsPublished, Euclidean, LargestEntry, Sample
-from rankscope.generalization.walk import read_walk
+from rankscope.generalization.walk import measure_activations, read_walk
 from rankscope.layers.cp_layers import CPConv2d, CPLinear
 
 

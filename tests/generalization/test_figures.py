@@ -9,8 +9,7 @@ from tests.generalization.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import OutputError
-from rankscope.generalization.analysis import Options, analyse
-from rankscope.generalization.figures import draw_properties
+from rankscope.generalization.analysis import Options, analyse, draw_properties
 from rankscope.generalization.sample import Sample
 from rankscope.layers.cp_layers import CPLinear
 

@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 from tests.generalization.strategies import Recipe, drawn, random_network, recipes
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.compressed_network import compressed_network, outputs_of
-from rankscope.generalization.measured_search import find_measured_ranks
+from rankscope.generalization.compressed_network import (
+    compressed_network,
+    find_measured_ranks,
+    outputs_of,
+)
 from rankscope.generalization.rank_search import Search
 from rankscope.generalization.sample import Euclidean, LargestEntry, Tolerance
 from rankscope.progress import Progress

@@ -15,7 +15,7 @@ from rankscope.generalization.properties import (
 )
 from rankscope.generalization.walk import CPLayer, read_walk
 from rankscope.layers.cp_layers import CPConv2d, CPLinear
-from rankscope.robustness.linear_map import as_matrix
+from rankscope.robustness.operator_norms import as_matrix
 
 ROUNDING = 1 + 1e-9
 
@@ -25,7 +25,7 @@ def true_norm(layer: CPLayer, start: int, stop: int) -> float:
     dense = layer.module.to_dense().double()
     weight = layer.components.taken(slice(start, stop)).to_dense()
     dense.weight = nn.Parameter(weight)
-    return float(torch.linalg.matrix_norm(as_matrix(dense, layer.input.shape), 2))
+    return float(torch.linalg.matrix_norm(as_matrix(dense, layer.input.shape[1:]), 2))
 
 
 @settings(deadline=None, max_examples=15)

@@ -9,8 +9,12 @@ from torch import nn
 from rankscope.architectures.models.cp_networks import with_cp_layers
 from rankscope.errors import GeneralizationError
 from rankscope.generalization.compressed_network import outputs_of
-from rankscope.generalization.finite_class import Quantization, quantize_network
-from rankscope.generalization.quantized_training import QuantizedCrossEntropy, fixed_scales
+from rankscope.generalization.finite_class import (
+    Quantization,
+    QuantizedCrossEntropy,
+    fixed_scales,
+    quantize_network,
+)
 from rankscope.training.batches import Batch, TensorData
 from rankscope.training.loop import fit
 from rankscope.training.recipe import Recipe

@@ -10,12 +10,11 @@ from tests.generalization.strategies import RANKS, Drawn, Recipe, drawn, random_
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.activations import measure_activations
 from rankscope.generalization.compressed_network import compressed_network
 from rankscope.generalization.properties import Exact, Form, Triangle
 from rankscope.generalization.rank_search import Direct, Paper, Search, choose_ranks, find_ranks
 from rankscope.generalization.sample import AsPublished, Euclidean, LargestEntry, Sample, margins
-from rankscope.generalization.walk import read_walk
+from rankscope.generalization.walk import measure_activations, read_walk
 from rankscope.layers.cp_layers import CPLinear
 
 FORMS = (Triangle(), Exact(), Exact(is_monotone=True))

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.finite_class import Quantization, quantize_network
-from rankscope.generalization.rigorous import (
+from rankscope.generalization.finite_class import (
     Chernoff,
     Hoeffding,
+    Quantization,
+    quantize_network,
     relative_entropy,
     rigorous_bound,
 )

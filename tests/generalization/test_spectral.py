@@ -9,12 +9,11 @@ from tests.generalization.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError, UnsupportedModuleError
-from rankscope.generalization.activations import measure_activations
+from rankscope.generalization.bounds import spectral_order
 from rankscope.generalization.sample import Sample, margin_loss
-from rankscope.generalization.spectral import spectral_order
-from rankscope.generalization.walk import read_walk
+from rankscope.generalization.walk import measure_activations, read_walk
 from rankscope.layers.cp_layers import CPLinear
-from rankscope.robustness.linear_map import as_matrix
+from rankscope.robustness.operator_norms import as_matrix
 
 
 def test_the_bound_of_matrices_is_its_formula() -> None:
@@ -55,7 +54,7 @@ def test_rows_of_a_circular_convolution_are_those_of_its_matrix() -> None:
 
 def test_residual_networks_are_refused_by_name() -> None:
     found = drawn(random_network(2, is_residual=True), 2)
-    with pytest.raises(UnsupportedModuleError, match=r"2\.add .*proved for chains"):
+    with pytest.raises(UnsupportedModuleError, match=r"add \(in 2\): .*proved for chains"):
         spectral_order(found.walk, found.activations, 1.0)
 
 

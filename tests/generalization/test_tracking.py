@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.analysis import Options, analyse
+from rankscope.generalization.analysis import Options, TrackBounds, analyse, usual_searches
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.tracking import TrackBounds, usual_searches
 from rankscope.layers.cp_layers import CPConv2d, CPLinear
 from rankscope.training.batches import TensorData
 from rankscope.training.loop import cross_entropy, fit

@@ -106,7 +106,9 @@ def test_padding_that_repeats_entries_is_refused_by_name() -> None:
 
 def test_circular_padding_of_another_width_is_refused_by_name() -> None:
     layer = CPConv2d(2, 2, 3, rank=2, padding=2, padding_mode="circular")
-    with pytest.raises(UnsupportedModuleError, match=r"0 .*shape \(2, 6, 6\) for \(2, 4, 4\)"):
+    with pytest.raises(
+        UnsupportedModuleError, match=r"\(in 0\): .*shape \(2, 6, 6\) for \(2, 4, 4\)"
+    ):
         read_walk(nn.Sequential(layer, nn.Flatten()), (2, 4, 4))
 
 

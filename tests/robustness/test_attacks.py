@@ -10,10 +10,16 @@ from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError
 from rankscope.progress import Progress
-from rankscope.robustness.attacks import Attack, Attacked, Threat, attack
-from rankscope.robustness.losses import AttackLoss, CrossEntropy, LogitsRatio, Margin
+from rankscope.robustness.attacks import (
+    Attack,
+    Attacked,
+    AutoProjectedDescent,
+    ProjectedDescent,
+    Threat,
+    attack,
+)
+from rankscope.robustness.margins import AttackLoss, CrossEntropy, LogitsRatio, Margin
 from rankscope.robustness.norms import L2, Linf, Norm
-from rankscope.robustness.projected_descent import AutoProjectedDescent, ProjectedDescent
 
 ATTACKS: list[Attack] = [ProjectedDescent(), AutoProjectedDescent(steps=20)]
 LOSSES: list[AttackLoss] = [CrossEntropy(), Margin(), LogitsRatio()]

@@ -19,9 +19,13 @@ from rankscope.layers.norm_preserving.linear import OrthogonalLinear
 from rankscope.layers.norm_preserving.sorting import MaxMin
 from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
 from rankscope.progress import Progress, Report, ignore
-from rankscope.robustness.attacks import Threat
-from rankscope.robustness.certification import Certification, CertifiedRadius, certify
-from rankscope.robustness.certification_figure import draw_certification
+from rankscope.robustness.attacks import AutoProjectedDescent, ProjectedDescent, Threat
+from rankscope.robustness.certification import (
+    Certification,
+    CertifiedRadius,
+    certify,
+    draw_certification,
+)
 from rankscope.robustness.methods import (
     Intervals,
     LinearBounds,
@@ -31,7 +35,6 @@ from rankscope.robustness.methods import (
     Samples,
 )
 from rankscope.robustness.norms import L2, Linf, Norm
-from rankscope.robustness.projected_descent import AutoProjectedDescent, ProjectedDescent
 
 METHODS: list[Method] = [
     Lipschitz(),

@@ -114,9 +114,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("seed", range(2))
-def test_no_jacobian_is_above_the_bound(name: str, seed: int) -> None:
-    torch.manual_seed(seed)
+def test_no_jacobian_is_above_the_bound(name: str) -> None:
+    torch.manual_seed(0)
     make, shape = MODELS[name]
     model = make()
     model.eval()
@@ -152,6 +151,8 @@ def test_no_jacobian_is_above_the_bound(name: str, seed: int) -> None:
         (NormPreservingPool(2), (1, 4, 4), 1.0),
         (nn.Dropout(0.5), (3,), 1.0),
         (nn.PixelShuffle(2), (4, 3, 3), 1.0),
+        (Calls(lambda _, x: x.view_as(x + 1)), (4,), 1.0),
+        (Calls(lambda _, x: torch.rsub(x, 1, alpha=2)), (4,), 2.0),
     ],
 )
 def test_constants_are_those_of_theory(
@@ -190,7 +191,7 @@ def test_an_exported_kernel_scaled_by_3_is_measured_as_3() -> None:
     assert bound.steps[0].constants[0] == pytest.approx(3.0, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 2**16), classes=st.integers(2, 5), scale=st.floats(1.5, 8.0))
 def test_differences_of_outputs_have_the_constants_of_rows(
     seed: int, classes: int, scale: float
@@ -230,34 +231,37 @@ def test_other_last_operations_have_root_2_times_the_constant() -> None:
         (
             Calls(lambda p, x: p["a"](x, x, x)[0], a=nn.MultiheadAttention(4, 2, batch_first=True)),
             (3, 4),
-            r"parts\.a \(MultiheadAttention\): it multiplies values",
+            r"lipschitz_bound: bmm \(in parts\.a\): it multiplies values",
         ),
         (
             nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
             (3, 4),
-            r"self_attn \(MultiheadAttention\)",
+            r"scaled_dot_product_attention \(in self_attn\): attention: it multiplies",
         ),
-        (nn.GRU(4, 4, batch_first=True), (3, 4), r"\(GRU\): it multiplies values"),
+        (
+            nn.GRU(4, 4, batch_first=True),
+            (3, 4),
+            r"gru \(.*\): gates and states: it multiplies",
+        ),
         (
             Calls(lambda _, x: functional.scaled_dot_product_attention(x, x, x)),
             (3, 4),
             "attention: it multiplies values",
         ),
-        (nn.LayerNorm(4), (4,), r"layer_norm \(layer_norm\): it divides by the deviation"),
+        (nn.LayerNorm(4), (4,), r"layer_norm \(.*\): it divides by the deviation"),
         (nn.GroupNorm(2, 4), (4, 2), "it divides by the deviation"),
         (Calls(lambda p, x: p["a"](x, x), a=nn.Bilinear(4, 4, 2)), (4,), "it multiplies values"),
-        (Calls(lambda _, x: x * x), (4,), r"mul \(mul\): both sides depend on the input"),
+        (Calls(lambda _, x: x * x), (4,), r"mul \(.*\): both sides depend on the input"),
         (Calls(lambda _, x: 1 / (1 + x.abs())), (4,), "divides by a value that depends"),
         (Calls(lambda _, x: x @ x.mT), (4, 4), "only a product with a fixed matrix"),
-        (Calls(lambda _, x: functional.linear(x, x)), (4,), "takes samples together|batch"),
+        (Calls(lambda _, x: functional.linear(x, x)), (4,), "out of a batch of 2"),
         (Calls(lambda _, x: x.clamp(min=x.flip(1))), (4,), "its limits depend on the input"),
         (Calls(lambda _, x: torch.where(x > 0, x, -x)), (4,), "constant is not known here"),
-        (Calls(lambda _, x: x.view_as(x + 1)), (4,), "it takes more than one value"),
-        (nn.BatchNorm2d(3, track_running_stats=False), (3, 4, 4), "It takes samples together"),
+        (nn.BatchNorm2d(3, track_running_stats=False), (3, 4, 4), "it takes samples together"),
         (Calls(lambda _, x: x.exp()), (4,), "its slope grows without bound"),
         (Calls(lambda _, x: x.cumsum(dim=1)), (4,), "constant is not known here"),
         (Calls(lambda _, x: torch.div(x, 2.0, rounding_mode="floor")), (4,), "rounding jumps"),
-        (nn.BatchNorm1d(4, track_running_stats=False), (4,), "Expected more than 1 value"),
+        (nn.BatchNorm1d(4, track_running_stats=False), (4,), "it takes samples together"),
         (nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect"), (1, 5, 5), "repeats entries"),
     ],
 )

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import RobustnessError
-from rankscope.robustness.lipschitz import LipschitzBound, lipschitz_bound
-from rankscope.robustness.margins import certified_radii, margins
+from rankscope.robustness.lipschitz import LipschitzBound, certified_radii, lipschitz_bound
+from rankscope.robustness.margins import margins
 
 
 def test_radii_are_margins_over_root_2_times_the_constant() -> None:
@@ -19,7 +19,7 @@ def test_radii_are_margins_over_root_2_times_the_constant() -> None:
     assert found.tolist() == pytest.approx([2 / math.sqrt(2), 0.0], rel=1e-5)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 2**16), classes=st.integers(2, 5))
 def test_linear_classifiers_get_their_exact_radii(seed: int, classes: int) -> None:
     """The distance to the nearest of the planes f_y = f_i."""

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.robustness.balls import Ball
+from rankscope.robustness.bounds import Ball
 from rankscope.robustness.norms import L2, Linf, Norm
 
 NORMS = [L2(), Linf()]

@@ -114,7 +114,7 @@ def run(
 
 
 def _write(folder: Path, document: dict[str, Any], bounded: Any) -> None:
-    from rankscope.generalization.figures import draw_properties
+    from rankscope.generalization.analysis import draw_properties
 
     make_folder(folder)
     draw_properties(bounded, folder / "generalization.svg")

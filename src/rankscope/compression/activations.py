@@ -73,6 +73,7 @@ class Activations(Scoring):
 
     def _watch(self, model: nn.Module, observers: Mapping[str, Observer]) -> None:
         removals: list[Callable[[], None]] = []
+        # Hooks see numbers of real inputs; a trace knows only shapes.
         for name, observer in observers.items():
             module = model.get_submodule(name)
             handle = module.register_forward_hook(_seeing(observer), with_kwargs=True)

@@ -63,7 +63,10 @@ def _fields(batch: object) -> dict[str, object]:
 
 @contextmanager
 def _whereabouts(model: nn.Module) -> Iterator[list[str]]:
-    """A list that says, during a forward pass, which modules have begun and not ended."""
+    """A list that says, during a forward pass, which modules have begun and not ended.
+
+    Hooks, not the trace: a batch that does not fit has none.
+    """
     entered: list[str] = []
 
     def watch(name: str, module: nn.Module) -> Iterator[Callable[[], None]]:

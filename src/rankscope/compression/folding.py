@@ -1,6 +1,6 @@
 """Normalizations with fixed statistics, multiplied into the weights before them.
 
-    small = fold_normalizations(compressed.model).model
+    small = fold_normalizations(compressed.model, example).model
 
 In inference a batch normalization is one factor and one shift for each channel. A convolution or
 linear layer whose outputs go nowhere else takes them over: a factorized one in the core that makes
@@ -9,17 +9,18 @@ inference, its normalizations are gone.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from rankscope.errors import CompressionError
+from rankscope.errors import CompressionError, SizeError, UnsupportedModuleError
 from rankscope.layers.convolution import FactorizedConv
 from rankscope.layers.linear import FactorizedLinear
-from rankscope.modes import inference
+from rankscope.reading.trace import Example, Operation, Trace, trace
 
 _NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _FACTORIZED = (FactorizedConv, FactorizedLinear)
@@ -41,22 +42,33 @@ class Folded:
     left: dict[str, str]
 
 
-def fold_normalizations(model: nn.Module) -> Folded:
+def fold_normalizations(model: nn.Module, example: Example) -> Folded:
     """Multiply batch normalizations into the layers before them, in a copy.
+
+    Args:
+        model: in any mode; it is not changed.
+        example: inputs as the model takes them, or their shape, see `rankscope.trace`.
 
     Example:
         >>> layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
-        >>> fold_normalizations(layers).folded
+        >>> fold_normalizations(layers, (2, 3, 5, 5)).folded
         {'1': '0'}
 
     Raises:
-        CompressionError: if the model's flow cannot be traced (`torch.fx`).
+        CompressionError: if the model cannot be traced on the example, with torch's reason.
     """
     copied = copy.deepcopy(model).eval()
+    try:
+        read = trace(copied, example)
+    except (UnsupportedModuleError, SizeError) as error:
+        raise CompressionError(
+            f"{type(model).__name__} cannot be traced, so that it is not known what comes before "
+            f"its normalizations: {error}"
+        ) from error
     folded: dict[str, str] = {}
     left: dict[str, str] = {}
-    for name, layer in _pairs(copied):
-        reason = _refusal(copied, name, layer)
+    for name, layer, axes in list(_pairs(copied, read)):
+        reason = _refusal(copied, name, layer, axes)
         if reason is not None:
             left[name] = reason
             continue
@@ -69,42 +81,47 @@ def fold_normalizations(model: nn.Module) -> Folded:
     return Folded(copied, folded, left)
 
 
-class _LayersAsLeaves(fx.Tracer):
-    """Factorized layers choose their path by sizes, which a trace does not know."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, _FACTORIZED) or super().is_leaf_module(m, module_qualified_name)
-
-
-def _pairs(model: nn.Module) -> Iterator[tuple[str, str | None]]:
-    """Each normalization that is run, and the layer that alone feeds it, if one does."""
-    try:
-        with inference(model):
-            graph = _LayersAsLeaves().trace(model)
-    except (fx.proxy.TraceError, TypeError, RuntimeError, ValueError) as error:
-        raise CompressionError(
-            f"{type(model).__name__} cannot be traced, so that it is not known what comes before "
-            f"its normalizations: {error}"
-        ) from error
-    calls = [node for node in graph.nodes if node.op == "call_module"]
-    targets = [node.target for node in calls]
-    for node in calls:
-        if not isinstance(model.get_submodule(node.target), _NORMALIZATIONS):
+def _pairs(model: nn.Module, read: Trace) -> Iterator[tuple[str, str | None, int]]:
+    """Each normalization that is run, the layer that alone feeds it, if one does, and its axes."""
+    makers = {value: operation for operation in read.operations for value in operation.outputs}
+    uses, runs = read.num_uses(), _runs(model, read)
+    for operation in read.operations:
+        name = operation.path
+        if not isinstance(model.get_submodule(name), _NORMALIZATIONS):
             continue
-        source = node.args[0] if node.args else None
-        if not isinstance(source, fx.Node) or source.op != "call_module":
-            yield node.target, None
-            continue
-        once = targets.count(source.target) == targets.count(node.target) == 1
-        yield node.target, str(source.target) if once and len(source.users) == 1 else None
+        source = operation["input"]
+        layer = _layer(model, makers[source]) if source in makers else None
+        # A module may stand in a model under several names, and one that runs twice stays.
+        parts = [model.get_submodule(path) for path in (name, layer) if path is not None]
+        if uses[source] > 1 or any(runs[part] > 1 for part in parts):
+            layer = None
+        yield name, layer, len(source.shape)
 
 
-def _refusal(model: nn.Module, name: str, layer: str | None) -> str | None:
+def _runs(model: nn.Module, read: Trace) -> Counter[nn.Module]:
+    """How often each module runs."""
+    calls = {call for operation in read.operations for call in operation.calls}
+    return Counter(model.get_submodule(call.partition("@")[0]) for call in calls)
+
+
+def _layer(model: nn.Module, operation: Operation) -> str | None:
+    """The path of the layer that an operation belongs to; None if that is no layer by itself."""
+    paths = [call.partition("@")[0] for call in operation.calls]
+    for path in paths:
+        if isinstance(model.get_submodule(path), _FACTORIZED):
+            return path
+    is_single = bool(paths[-1]) and not any(model.get_submodule(paths[-1]).children())
+    return paths[-1] if is_single else None
+
+
+def _refusal(model: nn.Module, name: str, layer: str | None, axes: int) -> str | None:
     if getattr(model.get_submodule(name), "running_var", None) is None:
         return "it has no fixed statistics"
     if layer is None:
         return "no layer alone feeds it"
     before = model.get_submodule(layer)
+    if isinstance(before, (nn.Linear, FactorizedLinear)) and axes != 2:
+        return f"its channels are not the outputs of {layer}"
     return None if isinstance(before, _DENSE) else _factorized_refusal(before, layer)
 
 

@@ -185,7 +185,11 @@ def _unreached(model: nn.Module, stage: str, inputs: Tensor) -> CompressionError
 
 
 def _finished(model: nn.Module, inputs: Tensor) -> list[str]:
-    """The names of all modules in the order in which they end, as often as they do."""
+    """The names of all modules in the order in which they end, as often as they do.
+
+    Hooks, not the trace: a module that computes nothing, such as Identity, ends a stage too, and
+    models that torch cannot export are repaired by stages as well.
+    """
     order: list[str] = []
 
     def record(name: str) -> torch.utils.hooks.RemovableHandle:

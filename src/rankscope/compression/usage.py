@@ -55,6 +55,11 @@ class Usage:
 def observe(model: nn.Module, sites: Sequence[Site], example: Batch) -> Usage:
     """Run a model once in inference mode, and watch its sites.
 
+    Hooks, not the trace: what is wanted is one real call of a module by the names of its arguments
+    (the queries, keys and values of an attention layer, a packed sequence) and the order of its
+    images in memory. It is observed, not read from `forward`, so that models that torch cannot
+    export are compressed too.
+
     Raises:
         CompressionError: if the model does not take the example.
     """

@@ -1,28 +1,24 @@
 """Units of a ReLU network that never act on given data, and so never learn from it."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from rankscope.errors import ConstructionError
+from rankscope.reading.trace import Trace, Value, trace
 
-RELUS = (functional.relu, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_)
-FUSED = (torch.rnn_relu, torch.rnn_relu_cell)
 # Where the units are, counted from the end: a channel of a convolution is one unit at many places.
 UNIT_POSITIONS = {
-    functional.linear: -1,
-    functional.conv1d: -2,
-    functional.conv2d: -3,
-    functional.conv3d: -4,
-    functional.conv_transpose1d: -2,
-    functional.conv_transpose2d: -3,
-    functional.conv_transpose3d: -4,
+    "linear": -1,
+    "conv1d": -2,
+    "conv2d": -3,
+    "conv3d": -4,
+    "conv_transpose1d": -2,
+    "conv_transpose2d": -3,
+    "conv_transpose3d": -4,
 }
+FUSED = ("rnn_relu", "rnn_relu_cell")
 
 
 @dataclass(frozen=True)
@@ -64,55 +60,42 @@ class DeadUnits:
         return f"{self.num_dead} of {self.num_units} units are dead on {self.num_examples} examples"
 
 
-class _Watch(TorchFunctionMode):
-    """Sees every call of a ReLU, as a module or a function, and the map that came before."""
+@dataclass(frozen=True)
+class _Relu:
+    """A ReLU of a trace: the layer that it belongs to, and where the units are."""
 
-    def __init__(self, names: dict[int, str]) -> None:
-        super().__init__()
-        self.names = names
-        self.active: dict[str, Tensor] = {}
-        self.seen: dict[str, int] = {}
-        self.new_pass()
+    layer: str
+    position: int
 
-    def new_pass(self) -> None:
-        self.map_name, self.position = "input", -1
-        self.maps = self.relus = 0
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func in RELUS:
-            self._count(result)
-        elif func in UNIT_POSITIONS:
-            self.maps, self.relus = self.maps + 1, 0
-            self.position = UNIT_POSITIONS[func]
-            weight = args[1] if len(args) > 1 else (kwargs or {}).get("weight")
-            self.map_name = self.names.get(id(weight), f"map {self.maps}")
-        elif func in FUSED:
+def _relus(read: Trace) -> dict[Value, _Relu]:
+    """Every ReLU by its output, named after the last map before it."""
+    relus: dict[Value, _Relu] = {}
+    layer, position, maps, since = "input", -1, 0, 0
+    for operation in read.operations:
+        if operation.kind in FUSED:
             raise ConstructionError(
-                f"dead_units cannot see inside {func.__name__}, one call for all its steps; "
+                f"dead_units cannot see inside {operation.kind}, one call for all its steps; "
                 "write the recurrence with Linear and relu."
             )
-        return result
-
-    def _count(self, outputs: Tensor) -> None:
-        self.relus += 1
-        name = self.map_name if self.relus == 1 else f"{self.map_name}, ReLU {self.relus}"
-        # After pooling and flattening there is one axis left, and that is the units'.
-        position = self.position if outputs.ndim >= -self.position else -1
-        rows = outputs.detach().movedim(position, -1).flatten(0, -2)
-        if not rows.isfinite().all():
-            raise ConstructionError(
-                f"dead_units: {int((~rows.isfinite()).sum())} of {rows.numel()} outputs of the "
-                f"ReLU after {name} are not finite; look at the weights and the inputs."
-            )
-        self.active[name] = self.active.get(name, 0) + (rows > 0).sum(dim=0)
-        self.seen[name] = self.seen.get(name, 0) + len(rows)
+        if operation.kind in UNIT_POSITIONS:
+            maps, since = maps + 1, 0
+            position = UNIT_POSITIONS[operation.kind]
+            weight = operation["weight"]
+            is_held = isinstance(read.arrays.get(weight), nn.Parameter)
+            layer = weight.name.removesuffix(".weight") if is_held else f"map {maps}"
+        elif operation.kind == "relu":
+            since += 1
+            name = layer if since == 1 else f"{layer}, ReLU {since}"
+            # After pooling and flattening there is one axis left, and that is the units'.
+            axes = len(operation.output.shape)
+            relus[operation.output] = _Relu(name, position if axes >= -position else -1)
+    if not relus:
+        raise ConstructionError(
+            f"dead_units: {read.name} called no ReLU in a pass of {maps} linear maps and "
+            "convolutions; only ReLU has units that are exactly zero."
+        )
+    return relus
 
 
 def dead_units(network: nn.Module, inputs: Tensor, *, batch_size: int = 256) -> DeadUnits:
@@ -123,7 +106,7 @@ def dead_units(network: nn.Module, inputs: Tensor, *, batch_size: int = 256) -> 
     map that is used again and again, as in a recurrence, is one layer.
 
     Args:
-        network: any module; its training flags are put back.
+        network: any module that torch can export; it is not changed.
         inputs: examples along the first axis.
         batch_size: how many at once.
 
@@ -136,32 +119,39 @@ def dead_units(network: nn.Module, inputs: Tensor, *, batch_size: int = 256) -> 
     Raises:
         ConstructionError: if there is no example or no ReLU, a ReLU is hidden in a fused
             recurrence, or a value is not finite.
+        UnsupportedModuleError: if torch cannot export the network, with torch's reason.
     """
     if not inputs.ndim or not len(inputs):
         raise ConstructionError(
             f"dead_units needs examples along the first axis, got inputs {tuple(inputs.shape)}."
         )
-    names = {
-        id(weight): name.removesuffix(".weight") for name, weight in network.named_parameters()
-    }
-    watch = _Watch(names)
-    flags = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        with torch.no_grad(), watch:
-            for batch in torch.split(inputs, batch_size):
-                watch.new_pass()
-                network(batch)
-    finally:
-        for module, flag in flags:
-            module.training = flag
-    if not watch.active:
-        raise ConstructionError(
-            f"dead_units: {type(network).__name__} called no ReLU in a pass of {watch.maps} linear "
-            "maps and convolutions; only ReLU has units that are exactly zero."
-        )
+    active: dict[str, Tensor] = {}
+    seen: dict[str, int] = {}
+    read = trace(network, inputs[: min(batch_size, 2)])
+    for batch in torch.split(inputs, batch_size):
+        (start,) = read.inputs
+        if not read.has_free_batch and start.shape[0] != len(batch):
+            read = trace(network, batch)
+            (start,) = read.inputs
+        relus = _relus(read)
+        with torch.no_grad():
+            for _, made in read.walk({start: batch}):
+                for value in relus.keys() & made.keys():
+                    name, rows = relus[value].layer, _rows(relus[value], made[value])
+                    active[name] = active.get(name, 0) + (rows > 0).sum(dim=0)
+                    seen[name] = seen.get(name, 0) + len(rows)
     layers = (
-        LayerUnits(name, tuple((count.double() / watch.seen[name]).tolist()))
-        for name, count in watch.active.items()
+        LayerUnits(name, tuple((count.double() / seen[name]).tolist()))
+        for name, count in active.items()
     )
     return DeadUnits(tuple(layers), len(inputs))
+
+
+def _rows(relu: _Relu, outputs: Tensor) -> Tensor:
+    rows = outputs.movedim(relu.position, -1).flatten(0, -2)
+    if not rows.isfinite().all():
+        raise ConstructionError(
+            f"dead_units: {int((~rows.isfinite()).sum())} of {rows.numel()} outputs of the "
+            f"ReLU after {relu.layer} are not finite; look at the weights and the inputs."
+        )
+    return rows

@@ -14,8 +14,8 @@ from rankscope.experiments.classifiers import percent_right
 from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import DotFigure, LineFigure
 from rankscope.generalization.analysis import Options, analyse
+from rankscope.generalization.bounds import measure_rademacher, rademacher_bound
 from rankscope.generalization.compressed_network import outputs_of
-from rankscope.generalization.rademacher import measure_rademacher, rademacher_bound
 from rankscope.generalization.sample import Sample
 from rankscope.seeds import seed_of
 from rankscope.training.batches import Augmentation, PadCropFlip, TensorData

@@ -19,12 +19,16 @@ from rankscope.experiments.cp_networks import (
 from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.experiments.figures import LineFigure
 from rankscope.experiments.table import partial_correlation
-from rankscope.generalization.analysis import Options
-from rankscope.generalization.finite_class import quantize_network
-from rankscope.generalization.quantized_training import QuantizedCrossEntropy, fixed_scales
-from rankscope.generalization.rigorous import Chernoff, Hoeffding, rigorous_bound
+from rankscope.generalization.analysis import Options, TrackBounds, usual_searches
+from rankscope.generalization.finite_class import (
+    Chernoff,
+    Hoeffding,
+    QuantizedCrossEntropy,
+    fixed_scales,
+    quantize_network,
+    rigorous_bound,
+)
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.tracking import TrackBounds, usual_searches
 from rankscope.layers.cp_layers import matched_rank
 from rankscope.layers.formats.format import WeightShape
 from rankscope.seeds import seed_of

@@ -22,10 +22,9 @@ from rankscope.diagrams.pictures.themes import LIGHT
 from rankscope.errors import ExperimentError
 from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext, Value
 from rankscope.layers.norm_preserving.scaling import InputScaling
-from rankscope.robustness.attacks import Threat
+from rankscope.robustness.attacks import ProjectedDescent, Threat
 from rankscope.robustness.certification import Certification, certify
 from rankscope.robustness.norms import L2
-from rankscope.robustness.projected_descent import ProjectedDescent
 from rankscope.seeds import seed_of
 from rankscope.training.batches import Normalization, TensorData
 from rankscope.training.datasets import DataSet, load_data_set

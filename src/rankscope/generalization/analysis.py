@@ -1,43 +1,58 @@
-"""A network and a sample in, ranks and bounds out: all of the room in one call.
+"""A network and a sample in, ranks and bounds out, in one call; drawn, and during training.
 
-found = analyse(model, Sample(inputs, labels), margin=1.0)
-print(found)
+analysis = analyse(model, Sample(inputs, labels), margin=1.0)
+print(analysis)
+draw_properties(analysis, "layers.svg")
+
+track = TrackBounds(train, test, margin=1.0)
+fit(model, loss, data, recipe, evaluate=EveryFewEpochs(track, 5))   # records hold its numbers
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
 from rankscope.architectures.models.cp_networks import in_cp_form
+from rankscope.diagrams.pictures.figure_file import write_figure
+from rankscope.diagrams.pictures.themes import LIGHT
 from rankscope.errors import UnsupportedModuleError
-from rankscope.generalization.activations import (
-    BATCH_SIZE,
-    Activations,
-    cushions,
-    measure_activations,
-)
 from rankscope.generalization.arora import arora_order, measure_noise_stability
 from rankscope.generalization.bounds import (
     GeneralizationBound,
     compression_order,
     parameter_counting,
     slides_order,
+    spectral_order,
 )
 from rankscope.generalization.compressed_network import (
     Deviation,
     check_deviation,
     compressed_network,
+    find_measured_ranks,
     outputs_of,
 )
-from rankscope.generalization.finite_class import Quantization, quantize_network
-from rankscope.generalization.measured_search import find_measured_ranks
+from rankscope.generalization.finite_class import (
+    Concentration,
+    Hoeffding,
+    Quantization,
+    quantize_network,
+    rigorous_bound,
+)
+from rankscope.generalization.properties import Exact, Triangle, fourier_factors
 from rankscope.generalization.rank_search import RankChoice, Search, find_ranks
-from rankscope.generalization.rigorous import Concentration, Hoeffding, rigorous_bound
 from rankscope.generalization.sample import Sample, margin_loss, require_margin
-from rankscope.generalization.spectral import spectral_order
-from rankscope.generalization.walk import Walk, read_walk
+from rankscope.generalization.walk import (
+    BATCH_SIZE,
+    Activations,
+    Walk,
+    cushions,
+    measure_activations,
+    read_walk,
+)
 from rankscope.progress import Report, ignore
 from rankscope.robustness.lipschitz import require_finite
 
@@ -70,11 +85,11 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Generalization:
-    """What was found.
+    """What an analysis gives.
 
     Args:
         margin: γ.
-        options: how it was found.
+        options: how it was made.
         walk: the network, in CP form.
         activations: of the network on the sample.
         choice: the ranks.
@@ -158,7 +173,7 @@ def analyse(
         sample: what it was trained on, as the bounds are for; inputs as the model takes them.
         margin: γ.
         options: see there.
-        report: told of the steps.
+        report: called after every stage.
 
     Raises:
         GeneralizationError: if the margin is not positive, labels are no classes, or a layer is
@@ -236,7 +251,7 @@ class _Measured:
     ) -> tuple[tuple[GeneralizationBound, ...], tuple[tuple[str, str], ...]]:
         """All that cover this network, and why others do not."""
         margin = self.options.search.tolerance.threshold(self.margin)
-        found = [
+        bounds = [
             compression_order(choice, self.activations, margin),
             slides_order(choice, self.activations, margin),
             self.rigorous(compressed),
@@ -250,10 +265,10 @@ class _Measured:
             others["arora-order"] = lambda: self.arora(margin)
         for name, bound in others.items():
             try:
-                found.append(bound())
+                bounds.append(bound())
             except UnsupportedModuleError as error:
                 refused.append((name, str(error)))
-        return tuple(found), tuple(refused)
+        return tuple(bounds), tuple(refused)
 
     def arora(self, margin: float) -> GeneralizationBound:
         count = self.options.num_jacobians
@@ -273,3 +288,160 @@ class _Measured:
             chance=self.options.chance,
             concentration=self.options.concentration,
         )
+
+
+# --- Pictures -------------------------------------------------------------------------------------
+
+
+_INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")
+_KEPT = LIGHT.wire("cut").color
+_MOST_NAMES = 8  # more layers than these get numbers instead
+
+
+def draw_properties(analysis: Generalization, path: Path | str) -> Path:
+    """Draw the five properties and the CP spectra to a .svg, .pdf or .png file.
+
+    One curve for each layer, over the share of its components; a dot where the rank kept is.
+
+    Raises:
+        OutputError: if the ending is none of these, or the file cannot be written.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    return write_figure(path, lambda: _figure(analysis), what="properties")
+
+
+# Matplotlib's classes can only be named where it is imported; hence Any.
+def _figure(analysis: Generalization) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.0, 6.0), layout="constrained", facecolor=LIGHT.background)
+    panels = figure.subplots(2, 3)
+    count = len(analysis.walk.layers)
+    colors = [colormaps["viridis"](number / max(1, count)) for number in range(count)]
+    for panel, (title, curves) in zip(panels.flat[:5], _curves(analysis), strict=True):
+        _draw_curves(panel, curves, analysis.choice.ranks, colors)
+        panel.set_title(title, loc="left", color=_INK)
+        panel.set_xlabel("components, share", color=_MUTED)
+    _draw_cushions(panels.flat[5], analysis, colors)
+    for panel in panels.flat:
+        panel.tick_params(colors=_MUTED)
+        panel.grid(color=_MUTED, alpha=0.15, linewidth=0.6)
+    figure.suptitle(
+        f"{count} layers, margin {analysis.margin:g}; dots: ranks kept",
+        x=0.01,
+        ha="left",
+        color=_INK,
+    )
+    return figure
+
+
+def _curves(analysis: Generalization) -> list[tuple[str, list[Tensor]]]:
+    properties = [Triangle().of(layer) for layer in analysis.walk.layers]
+    fourier = [fourier_factors(of) for of in properties]
+    return [
+        ("CP spectrum λ", [layer.components.weights for layer in analysis.walk.layers]),
+        ("tensorization factor t", [of.factors for of in properties]),
+        ("tensor noise bound ξ", [of.noises for of in properties]),
+        ("Fourier factor η (kept)", [of.etas for of in fourier]),
+        ("Fourier factor θ (dropped)", [of.thetas for of in fourier]),
+    ]
+
+
+def _draw_curves(
+    panel: Any, curves: Sequence[Tensor], ranks: Sequence[int], colors: Sequence[Any]
+) -> None:
+    panel.set_yscale("log")
+    for curve, rank, color in zip(curves, ranks, colors, strict=True):
+        # What is exactly zero has no place on a logarithmic axis.
+        points = [
+            ((at + 1) / len(curve), number) for at, number in enumerate(curve.tolist()) if number
+        ]
+        panel.plot([x for x, _ in points], [y for _, y in points], color=color, linewidth=1.0)
+        kept = float(curve[rank - 1])
+        if kept:
+            panel.plot([rank / len(curve)], [kept], ".", color=_KEPT)
+
+
+def _draw_cushions(panel: Any, analysis: Generalization, colors: Sequence[Any]) -> None:
+    names = [layer.name for layer in analysis.walk.layers]
+    places = list(range(1, len(names) + 1))
+    # Infinite where no sample reaches a layer.
+    heights = [cushion if math.isfinite(cushion) else 0.0 for cushion in analysis.cushions]
+    panel.bar(places, heights, color=colors)
+    panel.set_title("layer cushion ζ", loc="left", color=_INK)
+    panel.set_xlabel("layer", color=_MUTED)
+    if len(names) <= _MOST_NAMES:
+        panel.set_xticks(places, names, rotation=30, ha="right")
+
+
+# --- Bounds beside the true test error, during training -------------------------------------------
+
+
+def usual_searches() -> dict[str, Options]:
+    """Ranks by the triangle form and the exact form (both proved), and measured on the sample."""
+    return {
+        "triangle": Options(search=Search(form=Triangle())),
+        "exact": Options(search=Search(form=Exact())),
+        "measured": Options(is_measured=True),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class TrackBounds:
+    """Measures a classifier on its training sample, and on samples that it was not trained on.
+
+    Args:
+        train: what it is trained on.
+        test: new samples.
+        margin: γ, the same throughout.
+        searches: what is compared, by name; bounds that do not depend on ranks are taken from the
+            first.
+
+    Raises:
+        GeneralizationError: if the margin is not positive.
+    """
+
+    train: Sample
+    test: Sample
+    margin: float
+    searches: Mapping[str, Options] = field(default_factory=usual_searches)
+
+    def __post_init__(self) -> None:
+        require_margin(self.margin)
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """Errors as shares, bounds without constants, and the parameters that are left.
+
+        The complexity of a bound is what it adds to the margin loss on the training sample.
+
+        Bounds of others (arora-order, spectral-order) are there where they cover the network.
+        """
+        outputs = outputs_of(model, self.test.inputs, batch_size=BATCH_SIZE)
+        numbers = {"test error": margin_loss(outputs, self.test.labels, 0.0)}
+        for number, (name, options) in enumerate(self.searches.items()):
+            count = options.num_jacobians if number == 0 else 0
+            analysis = analyse(
+                model, self.train, self.margin, options=replace(options, num_jacobians=count)
+            )
+            bound = analysis.bound("compression-order")
+            constants = dict(bound.constants)
+            numbers[name] = bound.value
+            numbers[f"{name} complexity"] = constants["complexity"]
+            numbers[f"{name} parameters"] = constants["parameters"]
+            if number == 0:
+                numbers.update(self._independent(analysis))
+        return numbers
+
+    def _independent(self, analysis: Generalization) -> dict[str, float]:
+        """What does not depend on how ranks are searched for."""
+        activations = analysis.activations
+        numbers = {
+            "train error": margin_loss(activations.outputs, activations.labels, 0.0),
+            "margin loss": analysis.bound("compression-order").empirical,
+        }
+        for bound in analysis.bounds:
+            if bound.name in ("arora-order", "spectral-order"):
+                numbers[bound.name] = bound.value
+                numbers[f"{bound.name} complexity"] = dict(bound.constants)["complexity"]
+        return numbers

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.activations import Activations
-from rankscope.generalization.bounds import GeneralizationBound, order_bound
+from rankscope.generalization.bounds import GeneralizationBound, order_bound, require_chain
 from rankscope.generalization.sample import Sample
-from rankscope.generalization.spectral import require_chain
-from rankscope.generalization.walk import CPLayer, Walk, batches
+from rankscope.generalization.walk import Activations, CPLayer, Walk, batches
 from rankscope.progress import Progress, Report, ignore
+from rankscope.robustness.graph import sample_shape
 from rankscope.theorem import Status, Theorem
 
 ARORA = Theorem(
@@ -84,11 +83,11 @@ def measure_noise_stability(
     generator = torch.Generator().manual_seed(seed)
     like = next(walk.layers[0].module.parameters(), sample.inputs)
     pieces = list(batches(sample.inputs, like, batch_size))
-    found = []
+    parts = []
     for number, piece in enumerate(pieces):
-        found.append(_measured(walk, piece, num_probes, generator))
+        parts.append(_measured(walk, piece, num_probes, generator))
         report(Progress("Jacobians", number + 1, len(pieces)))
-    cushions, interlayer, spreads, contraction = (torch.stack(part) for part in zip(*found))  # noqa: B905
+    cushions, interlayer, spreads, contraction = (torch.stack(part) for part in zip(*parts))  # noqa: B905
     return NoiseStability(
         cushions.amin(dim=0),
         interlayer.amin(dim=0),
@@ -168,21 +167,21 @@ def _between(
 ) -> tuple[float, float]:
     """The interlayer cushion of a layer, and how unevenly its Jacobians are spread over places."""
     layer = walk.layers[number]
-    smallest, spread = 1 / math.sqrt(math.prod(layer.output.shape)), 1.0
+    smallest, spread = 1 / math.sqrt(math.prod(sample_shape(layer.output))), 1.0
     later = walk.layers[number + 1 :]
     if not later:
         return smallest, spread
     outputs = [value.output for value in later]
-    operations = walk.graph.operations
-    first = [operation.output for operation in operations].index(layer.output) + 1
+    nodes = walk.graph.nodes
+    first = [node.output for node in nodes].index(layer.output) + 1
 
     def run(values: Tensor) -> tuple[Tensor, ...]:
-        found = []
-        for operation in operations[first:]:
-            values = operation.run(values)
-            if operation.output in outputs:
-                found.append(values)
-        return tuple(found)
+        outputs_of_layers = []
+        for node in nodes[first:]:
+            values = node.run(values)
+            if node.output in outputs:
+                outputs_of_layers.append(values)
+        return tuple(outputs_of_layers)
 
     moved = torch.func.jvp(run, (start,), (start,))[1]
     powers = _jacobian_powers(run, start, num_probes, generator)
@@ -207,7 +206,7 @@ def _jacobian_powers(
     given = start.detach().requires_grad_()
     with torch.enable_grad():
         outputs = run(given)
-    found = []
+    powers = []
     for output in outputs:
         total = torch.zeros_like(start, dtype=torch.float64)
         for _ in range(num_probes):
@@ -215,8 +214,8 @@ def _jacobian_powers(
             (pulled,) = torch.autograd.grad(output, given, probe, retain_graph=True)
             total += pulled.double().square()
         channels = total.flatten(2).sum(dim=1) if total.ndim > 2 else total
-        found.append(channels / num_probes)
-    return found
+        powers.append(channels / num_probes)
+    return powers
 
 
 def _norms(values: Tensor) -> Tensor:

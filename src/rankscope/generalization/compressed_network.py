@@ -8,10 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.activations import BATCH_SIZE, Activations
-from rankscope.generalization.rank_search import RankChoice
-from rankscope.generalization.sample import Sample, Tolerance
-from rankscope.generalization.walk import CPLayer, CPModule, Walk, batches, read_walk
+from rankscope.generalization.rank_search import RankChoice, Search, choose_ranks
+from rankscope.generalization.sample import Sample, Tolerance, require_margin
+from rankscope.generalization.walk import (
+    BATCH_SIZE,
+    Activations,
+    CPLayer,
+    CPModule,
+    Walk,
+    batches,
+    read_walk,
+)
 from rankscope.layers.cp_components import cores_of
 from rankscope.layers.linear import FactorizedLinear
 from rankscope.progress import Progress, Report, ignore
@@ -32,7 +39,7 @@ def compressed_network(model: nn.Module, walk: Walk, ranks: Sequence[int]) -> nn
     """
     twin = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
     for layer, rank in zip(walk.layers, ranks, strict=True):
-        path, normalization = layer.operation.name, _normalization_of(twin, layer)
+        path, normalization = layer.node.path, _normalization_of(twin, layer)
         if normalization is not None:
             _put(twin, normalization, nn.Identity())
         smaller = _shortened(layer, rank, folds=normalization is not None)
@@ -46,7 +53,7 @@ def _normalization_of(model: nn.Module, layer: CPLayer) -> str | None:
     """The path of the normalization behind a layer, if it is a module."""
     if layer.normalization is None:
         return None
-    path = layer.normalization.name.removesuffix("batch_norm").rstrip(".")
+    path = layer.normalization.path
     return path if path and type(model.get_submodule(path)) in _NORMALIZATIONS else None
 
 
@@ -191,12 +198,12 @@ def relative_errors(
     """
     other = read_walk(compressed, tuple(sample.inputs.shape[1:]))
     like = next(walk.layers[0].module.parameters(), sample.inputs)
-    found = []
+    errors = []
     with torch.no_grad():
         for piece in batches(sample.inputs, like, batch_size):
             ours, theirs = _layer_inputs(walk, piece), _layer_inputs(other, piece)
-            found.append(torch.stack(list(map(_relative, ours, theirs)), dim=1))
-    return torch.cat(found)
+            errors.append(torch.stack(list(map(_relative, ours, theirs)), dim=1))
+    return torch.cat(errors)
 
 
 def _layer_inputs(walk: Walk, inputs: Tensor) -> list[Tensor]:
@@ -211,3 +218,63 @@ def _relative(ours: Tensor, theirs: Tensor) -> Tensor:
     length = torch.linalg.vector_norm(ours.double(), dim=axes)
     # 0 / 0 where nothing is and nothing was.
     return torch.where(error > 0, error / length, 0.0)
+
+
+# --- Ranks as small as the sample itself allows ---------------------------------------------------
+
+
+def find_measured_ranks(  # noqa: PLR0913 - what find_ranks takes, and what g is run on
+    model: nn.Module,
+    walk: Walk,
+    activations: Activations,
+    sample: Sample,
+    margin: float,
+    *,
+    search: Search | None = None,
+    batch_size: int = BATCH_SIZE,
+    report: Report = ignore,
+) -> RankChoice:
+    """Small ranks with which g keeps the margin on the sample.
+
+    A compression bound asks that g is near f on the sample, not that this was proved, and (*) is
+    loose by orders of magnitude. Layer by layer, from the one with the fewest parameters, the rank
+    is bisected, while no margin loses more than the share of the layers treated so far. What is
+    found is checked on every sample; that it is smallest is not claimed.
+
+    Args:
+        model: the network that was read.
+        walk: what was read.
+        activations: of the network on the sample.
+        sample: what g is run on, once for each step of each bisection.
+        margin: γ.
+        search: its tolerance, and the form of the properties in the result.
+        batch_size: of the runs.
+        report: called after every layer.
+
+    Raises:
+        GeneralizationError: if the margin is not positive.
+
+    Reference:
+        Arora, Ge, Neyshabur & Zhang (2018), Def. 1 (what a sample must show), arXiv:1802.05296.
+    """
+    require_margin(margin)
+    how = search or Search()
+    ranks = [layer.rank for layer in walk.layers]
+
+    def lost(tried: list[int]) -> float:
+        network = compressed_network(model, walk, tried)
+        outputs = outputs_of(network, sample.inputs, batch_size=batch_size)
+        return float(how.tolerance.lost((outputs - activations.outputs).double()).max())
+
+    count = len(ranks)
+    order = sorted(range(count), key=lambda number: walk.layers[number].shape.num_parameters)
+    for done, number in enumerate(order, start=1):
+        share = how.tolerance.threshold(margin) * done / count
+        low, high = 0, ranks[number]
+        while high - low > 1:
+            middle = (low + high) // 2
+            tried = [*ranks[:number], middle, *ranks[number + 1 :]]
+            low, high = (low, middle) if lost(tried) <= share else (middle, high)
+        ranks[number] = high
+        report(Progress("ranks", done, count))
+    return choose_ranks(walk, ranks, form=how.form)

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.activations import Activations
 from rankscope.generalization.properties import Form, Properties, Triangle
 from rankscope.generalization.sample import LargestEntry, Tolerance, require_margin
-from rankscope.generalization.walk import Walk
+from rankscope.generalization.walk import Activations, Walk
 from rankscope.layers.cp_layers import cp_unit
 from rankscope.layers.formats.format import WeightShape
 

@@ -1,4 +1,4 @@
-"""A network as CP layers and everything between them, read from its forward pass.
+"""A network as CP layers and everything between them, read from its trace.
 
 walk = read_walk(model, (3, 32, 32))
 walk.layers          # what can be compressed, in the order in which it runs
@@ -11,18 +11,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankscope.errors import UnsupportedModuleError
+from rankscope.errors import GeneralizationError, UnsupportedModuleError
+from rankscope.generalization.sample import Sample
 from rankscope.layers.convolution import FactorizedConv1d, FactorizedConv2d
 from rankscope.layers.cp_components import CPComponents, cp_components, is_cp
 from rankscope.layers.formats.format import WeightShape
 from rankscope.layers.frequency_blocks import Torus
 from rankscope.layers.linear import FactorizedLinear
-from rankscope.robustness.affine_operations import argument
-from rankscope.robustness.graph import Graph, Operation
-from rankscope.robustness.linear_map import as_convolution
+from rankscope.progress import Progress, Report, ignore
+from rankscope.reading.trace import Value
+from rankscope.robustness.graph import Graph, Node, sample_shape
 from rankscope.robustness.lipschitz import require_finite
-from rankscope.robustness.operations import read_meanings
-from rankscope.robustness.recording import Value
+from rankscope.robustness.operator_norms import as_convolution
+from rankscope.robustness.transfer import normalization_scale, read_transfer_functions
 
 CPModule = FactorizedConv1d | FactorizedConv2d | FactorizedLinear
 
@@ -33,7 +34,7 @@ class CPLayer:
 
     Args:
         name: of the module.
-        operation: where it runs.
+        node: where it runs.
         normalization: the batch normalization right behind it, whose scale is a part of it.
         components: float64, the scale of the normalization included.
         order: the number of each component among the cores of the module.
@@ -41,8 +42,8 @@ class CPLayer:
     """
 
     name: str
-    operation: Operation
-    normalization: Operation | None
+    node: Node
+    normalization: Node | None
     components: CPComponents
     order: Tensor
     torus: Torus | None
@@ -50,7 +51,7 @@ class CPLayer:
     @property
     def module(self) -> CPModule:
         """The layer itself, a copy of that in the model."""
-        module = self.operation.module
+        module = self.node.module
         assert isinstance(module, CPModule)  # only those are read as layers
         return module
 
@@ -67,18 +68,18 @@ class CPLayer:
     @property
     def input(self) -> Value:
         """What it takes."""
-        return self.operation.inputs[0]
+        return self.node.inputs[0]
 
     @property
     def output(self) -> Value:
         """What it gives, behind the normalization."""
-        return (self.normalization or self.operation).output
+        return (self.normalization or self.node).output
 
     def constant(self) -> Tensor:
         """What it makes of zeros: the part of its outputs that is not linear, (1, …)."""
         like = next(iter(self.module.cores.tensors().values()))
         with torch.no_grad():
-            made = self.operation.run(torch.zeros(1, *self.input.shape).to(like))
+            made = self.node.run(torch.zeros(1, *sample_shape(self.input)).to(like))
             return made if self.normalization is None else self.normalization.run(made)
 
 
@@ -99,21 +100,22 @@ class Walk:
     @property
     def num_classes(self) -> int:
         """Length of the output."""
-        return self.graph.output.shape[0] if len(self.graph.output.shape) == 1 else 0
+        shape = sample_shape(self.graph.output)
+        return shape[0] if len(shape) == 1 else 0
 
     def run(self, inputs: Tensor) -> Iterator[tuple[Value, Tensor]]:
         """Every value of a batch, the input first; each is forgotten after its last use."""
         uses = _uses(self.graph)
         known = {self.graph.input: inputs}
         yield self.graph.input, inputs
-        for operation in self.graph.operations:
-            given = [known[value] for value in operation.inputs]
-            known[operation.output] = outputs = operation.run(*given)
-            for value in operation.inputs:
+        for node in self.graph.nodes:
+            given = [known[value] for value in node.inputs]
+            known[node.output] = outputs = node.run(*given)
+            for value in node.inputs:
                 uses[value] -= 1
                 if not uses[value]:
                     del known[value]
-            yield operation.output, outputs
+            yield node.output, outputs
 
     def gains(self, factor: Callable[[int, float], float]) -> tuple[float, ...]:
         r"""By how much a change behind each layer can grow until it reaches the output.
@@ -125,19 +127,19 @@ class Walk:
             factor: called for the layers from the last to the first with the layer's number and
                 its own gain; gives by how much the layer, compressed, can stretch its input.
         """
-        numbers = {layer.operation.output: k for k, layer in enumerate(self.layers)}
+        numbers = {layer.node.output: k for k, layer in enumerate(self.layers)}
         reached: dict[Value, float] = {self.graph.output: 1.0}
-        found = [0.0] * len(self.layers)
-        for operation in reversed(self.graph.operations):
-            gain = reached.get(operation.output, 0.0)
-            growths = self.growths.get(operation.output, ())
-            if operation.output in numbers:
-                number = numbers[operation.output]
-                found[number] = gain
+        gains = [0.0] * len(self.layers)
+        for node in reversed(self.graph.nodes):
+            gain = reached.get(node.output, 0.0)
+            growths = self.growths.get(node.output, ())
+            if node.output in numbers:
+                number = numbers[node.output]
+                gains[number] = gain
                 growths = (factor(number, gain),)
-            for value, growth in zip(operation.inputs, growths, strict=True):
+            for value, growth in zip(node.inputs, growths, strict=True):
                 reached[value] = reached.get(value, 0.0) + gain * growth
-        return tuple(found)
+        return tuple(gains)
 
 
 def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
@@ -158,68 +160,64 @@ def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
         RobustnessError: if a weight is not finite, with its name.
     """
     require_finite(model)
-    graph, meanings = read_meanings(model, input_shape)
-    layers = tuple(_layer(graph, op) for op in graph.operations if _is_compressible(op))
+    graph, transfers = read_transfer_functions(model, input_shape, reader="generalization")
+    layers = tuple(_layer(graph, node) for node in graph.nodes if _is_compressible(node))
     if not layers:
         raise UnsupportedModuleError(
             f"{type(model).__name__} has no layer in CP form; write it so with "
             "rankscope.architectures.models.cp_networks.in_cp_form."
         )
-    for name, count in Counter(layer.name for layer in layers).items():
+    # A layer may stand in a model under several names.
+    counts = Counter(layer.module for layer in layers)
+    for layer in layers:
+        count = counts[layer.module]
         if count > 1:
             raise UnsupportedModuleError(
-                f"{name}: runs {count} times in one pass, so that its rank would be chosen {count} "
-                "times; copy the layer."
+                f"{layer.name}: runs {count} times in one pass, so that its rank would be chosen "
+                f"{count} times; copy the layer."
             )
-    own = {layer.operation.output for layer in layers}
+    own = {layer.node.output for layer in layers}
     folded = {layer.output for layer in layers} - own
     growths = {
-        operation.output: (1.0,) if operation.output in folded else meaning.growth()
-        for operation, meaning in zip(graph.operations, meanings, strict=True)
-        if operation.output not in own
+        node.output: (1.0,) if node.output in folded else transfer.growth()
+        for node, transfer in zip(graph.nodes, transfers, strict=True)
+        if node.output not in own
     }
     return Walk(graph, layers, growths)
 
 
-def _is_compressible(operation: Operation) -> bool:
-    module = operation.module
+def _is_compressible(node: Node) -> bool:
+    module = node.module
     if isinstance(module, FactorizedConv1d | FactorizedConv2d) and module.settings.groups != 1:
         return False
     return isinstance(module, CPModule) and is_cp(module.format.name, module.shape)
 
 
-def _layer(graph: Graph, operation: Operation) -> CPLayer:
-    module = operation.module
+def _layer(graph: Graph, node: Node) -> CPLayer:
+    module = node.module
     assert isinstance(module, CPModule)  # only those are compressible
     cores = {name: core.detach().double() for name, core in module.cores.tensors().items()}
     components, order = cp_components(module.format.name, cores, module.shape)
-    normalization = _normalization_behind(graph, operation)
+    normalization = _normalization_behind(graph, node)
     if normalization is not None:
-        components, moved = components.scaled_outputs(_scale(normalization))
+        components, moved = components.scaled_outputs(normalization_scale(normalization))
         order = order[moved]
-    name = operation.name or type(module).__name__
-    return CPLayer(name, operation, normalization, components, order, _torus(operation))
+    name = node.name or type(module).__name__
+    return CPLayer(name, node, normalization, components, order, _torus(node))
 
 
-def _normalization_behind(graph: Graph, operation: Operation) -> Operation | None:
-    users = [user for user in graph.operations if operation.output in user.inputs]
-    is_only = len(users) == 1 and operation.output != graph.output
+def _normalization_behind(graph: Graph, node: Node) -> Node | None:
+    users = [user for user in graph.nodes if node.output in user.inputs]
+    is_only = len(users) == 1 and node.output != graph.output
     # Of a matrix on several rows, channels of the normalization are not its outputs.
-    is_plain = not isinstance(operation.module, FactorizedLinear) or (
-        len(operation.output.shape) == 1
+    is_plain = not isinstance(node.module, FactorizedLinear) or (
+        len(sample_shape(node.output)) == 1
     )
     return users[0] if is_only and is_plain and users[0].kind == "batch_norm" else None
 
 
-def _scale(normalization: Operation) -> Tensor:
-    variance = argument(normalization, 2, "running_var").double()
-    weight = argument(normalization, 3, "weight")
-    scale: Tensor = (variance + argument(normalization, 7, "eps", 1e-5)).rsqrt()
-    return scale if weight is None else scale * weight.double()
-
-
-def _torus(operation: Operation) -> Torus | None:
-    module = operation.module
+def _torus(node: Node) -> Torus | None:
+    module = node.module
     if not isinstance(module, FactorizedConv1d | FactorizedConv2d):
         return None
     # Only how it moves is asked for, so that the kernel need not be built.
@@ -230,10 +228,10 @@ def _torus(operation: Operation) -> Torus | None:
     try:
         known = as_convolution(empty)
     except UnsupportedModuleError as error:
-        raise operation.refuse(str(error).rstrip(".")) from error
-    sizes, outputs = operation.inputs[0].shape, operation.output.shape
+        raise node.refusal(str(error).rstrip(".")) from error
+    sizes, outputs = sample_shape(node.inputs[0]), sample_shape(node.output)
     if known.is_circular and not known.takes_every_place_once(sizes, outputs):
-        raise operation.refuse(
+        raise node.refusal(
             f"it pads periodically and gives the shape {outputs} for {sizes}, so that places count "
             "more than once or not at all; take the padding that gives the sizes over the stride"
         )
@@ -241,7 +239,7 @@ def _torus(operation: Operation) -> Torus | None:
 
 
 def _uses(graph: Graph) -> Counter[Value]:
-    uses = Counter(value for operation in graph.operations for value in operation.inputs)
+    uses = Counter(value for node in graph.nodes for value in node.inputs)
     uses[graph.output] += 1
     return uses
 
@@ -251,3 +249,104 @@ def batches(inputs: Tensor, like: nn.Module | Tensor, size: int) -> Iterator[Ten
     given = like if isinstance(like, Tensor) else next(like.parameters(), inputs)
     for piece in torch.split(inputs, size):
         yield piece.to(given.dtype)
+
+
+# --- What is measured on data ---------------------------------------------------------------------
+
+
+BATCH_SIZE = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Activations:
+    """A network on a sample.
+
+    Args:
+        inputs: norms of the input of every layer, (samples, layers), float64.
+        outputs: of the network, (samples, classes).
+        labels: (samples).
+    """
+
+    inputs: Tensor
+    outputs: Tensor
+    labels: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """Norms of the inputs of every layer, and of the outputs, (samples, layers + 1)."""
+        outputs = torch.linalg.vector_norm(self.outputs.double(), dim=1, keepdim=True)
+        return torch.cat([self.inputs, outputs], dim=1)
+
+    @property
+    def growths(self) -> Tensor:
+        r"""The smallest growth from each layer's input to the next one's, (layers).
+
+        .. math:: c_k = \min_{x \in S} \lVert X^{(k+1)} \rVert / \lVert X^{(k)} \rVert
+
+        where the next of the last layer is the network's output. The next input lies behind the
+        activation. It is the cushion times the norm of the weight, and all that the theorem uses
+        of it. Layers are taken in the order in which they run, also in networks that are no
+        chains: that norms of inputs are at most that of the output over the product of all later
+        c needs no more. A layer that sends a sample to zero has c = 0.
+        """
+        before, after = self.lengths[:, :-1], self.lengths[:, 1:]
+        # What is zero already needs no cushion.
+        return torch.where(before > 0, after / before, torch.inf).amin(dim=0)
+
+    @property
+    def largest_output(self) -> float:
+        """The longest output of the network, max ‖M(x)‖."""
+        return float(self.lengths[:, -1].max())
+
+
+def measure_activations(
+    walk: Walk, sample: Sample, *, batch_size: int = BATCH_SIZE, report: Report = ignore
+) -> Activations:
+    """Run a network once over a sample, in batches, and keep norms and outputs only.
+
+    Raises:
+        GeneralizationError: if labels are no classes, or an output is not finite.
+    """
+    sample.require_classes(walk.num_classes)
+    like = next(walk.layers[0].module.parameters(), sample.inputs)
+    lengths, outputs = [], []
+    wanted = [layer.input for layer in walk.layers]
+    total = -(-len(sample) // batch_size)
+    with torch.no_grad():
+        for number, piece in enumerate(batches(sample.inputs, like, batch_size)):
+            norms = {}
+            for value, tensor in walk.run(piece):
+                if value in wanted:
+                    norms[value] = _lengths(tensor)
+            lengths.append(torch.stack([norms[value] for value in wanted], dim=1))
+            outputs.append(tensor)
+            report(Progress("activations", number + 1, total))
+    result = Activations(torch.cat(lengths).double(), torch.cat(outputs), sample.labels)
+    if not bool(torch.isfinite(result.lengths).all()):
+        wrong = int((~torch.isfinite(result.lengths)).any(dim=1).sum())
+        raise GeneralizationError(
+            f"Activations are not finite on {wrong:,} of {len(sample):,} samples, so that nothing "
+            "can be said."
+        )
+    return result
+
+
+def _lengths(tensor: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(tensor, dim=tuple(range(1, tensor.ndim)))
+    return lengths
+
+
+def cushions(walk: Walk, activations: Activations) -> Tensor:
+    r"""Layer cushions ζ, (layers).
+
+    .. math:: \zeta_k \lVert M_k \rVert_F \lVert X^{(k)} \rVert \le \lVert X^{(k+1)} \rVert
+              \quad \text{for all } x \in S
+
+    with the norm of the kernel (of the scale of a folded normalization as well). 0 for a dead
+    layer.
+
+    Reference:
+        Li, Sun, Su, Suzuki & Huang (2020), Sec. 4 (as recalled), arXiv:2001.05070.
+    """
+    norms = torch.stack([layer.components.to_dense().norm() for layer in walk.layers])
+    return torch.where(norms > 0, activations.growths / norms, 0.0)

@@ -7,18 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not run __getattr__
+    from rankscope.robustness.attacks import AutoProjectedDescent as AutoProjectedDescent
+    from rankscope.robustness.attacks import ProjectedDescent as ProjectedDescent
     from rankscope.robustness.attacks import Threat as Threat
     from rankscope.robustness.attacks import attack as attack
     from rankscope.robustness.certification import Certification as Certification
     from rankscope.robustness.certification import CertifiedRadius as CertifiedRadius
     from rankscope.robustness.certification import certify as certify
-    from rankscope.robustness.certification_figure import draw_certification as draw_certification
+    from rankscope.robustness.certification import draw_certification as draw_certification
     from rankscope.robustness.lipschitz import LipschitzBound as LipschitzBound
+    from rankscope.robustness.lipschitz import certified_radii as certified_radii
     from rankscope.robustness.lipschitz import lipschitz_bound as lipschitz_bound
-    from rankscope.robustness.losses import CrossEntropy as CrossEntropy
-    from rankscope.robustness.losses import LogitsRatio as LogitsRatio
-    from rankscope.robustness.losses import Margin as Margin
-    from rankscope.robustness.margins import certified_radii as certified_radii
+    from rankscope.robustness.margins import CrossEntropy as CrossEntropy
+    from rankscope.robustness.margins import LogitsRatio as LogitsRatio
+    from rankscope.robustness.margins import Margin as Margin
     from rankscope.robustness.methods import Intervals as Intervals
     from rankscope.robustness.methods import LinearBounds as LinearBounds
     from rankscope.robustness.methods import Lipschitz as Lipschitz
@@ -27,29 +29,27 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.robustness.operator_norms import OperatorNorm as OperatorNorm
     from rankscope.robustness.operator_norms import operator_norm as operator_norm
     from rankscope.robustness.operator_norms import operator_spectrum as operator_spectrum
-    from rankscope.robustness.projected_descent import AutoProjectedDescent as AutoProjectedDescent
-    from rankscope.robustness.projected_descent import ProjectedDescent as ProjectedDescent
 
 _HOMES = {
-    "AutoProjectedDescent": "projected_descent",
+    "AutoProjectedDescent": "attacks",
     "Certification": "certification",
     "CertifiedRadius": "certification",
-    "CrossEntropy": "losses",
+    "CrossEntropy": "margins",
     "Intervals": "methods",
     "L2": "norms",
     "LinearBounds": "methods",
     "Linf": "norms",
     "Lipschitz": "methods",
     "LipschitzBound": "lipschitz",
-    "LogitsRatio": "losses",
-    "Margin": "losses",
+    "LogitsRatio": "margins",
+    "Margin": "margins",
     "OperatorNorm": "operator_norms",
-    "ProjectedDescent": "projected_descent",
+    "ProjectedDescent": "attacks",
     "Threat": "attacks",
     "attack": "attacks",
-    "certified_radii": "margins",
+    "certified_radii": "lipschitz",
     "certify": "certification",
-    "draw_certification": "certification_figure",
+    "draw_certification": "certification",
     "lipschitz_bound": "lipschitz",
     "operator_norm": "operator_norms",
     "operator_spectrum": "operator_norms",

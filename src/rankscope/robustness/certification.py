@@ -5,23 +5,28 @@ certify(model, inputs, labels, [36 / 255, 72 / 255]).to_dict()
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rankscope.diagrams.pictures.figure_file import write_figure
+from rankscope.diagrams.pictures.themes import LIGHT
 from rankscope.errors import RobustnessError
 from rankscope.modes import inference
 from rankscope.progress import Report, ignore
-from rankscope.robustness.attacks import Attack, Threat, require_pixels
+from rankscope.robustness.attacks import Attack, AutoProjectedDescent, Threat, require_pixels
 from rankscope.robustness.attacks import attack as carry_out
 from rankscope.robustness.lipschitz import require_finite
 from rankscope.robustness.margins import require_labels
 from rankscope.robustness.methods import Lipschitz, Method, Samples
 from rankscope.robustness.norms import L2, Norm
-from rankscope.robustness.projected_descent import AutoProjectedDescent
 
 _BATCH_SIZE = 256
+_INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")
+_PROVED, _BETWEEN = LIGHT.shape("parameter").stroke, LIGHT.shape("parameter").fill
+_ATTACKED = LIGHT.wire("cut").color
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
         method: of the proof; None for Lipschitz constants.
         attack: that tries to refute it; None for APGD.
         pixels: smallest and largest value of an entry; None if there is no limit.
-        report: told how far it is.
+        report: called with how far it is.
 
     Raises:
         RobustnessError: if the attack breaks a sample that is certified; or if numbers in the
@@ -131,11 +136,11 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
     is_right = samples.outputs.argmax(dim=1) == labels
     # What holds at a radius holds at all before it: the largest first, and back again.
     holds = (proof.holds & is_right).flip(0).cummax(dim=0).values.flip(0)
-    found = [
+    broken = [
         carry_out(model, inputs, labels, threat, by=attack, report=report).is_broken
         for threat in threats
     ]
-    is_broken = torch.stack(found).cummax(dim=0).values
+    is_broken = torch.stack(broken).cummax(dim=0).values
     _require_consistent(holds, is_broken, ordered, model=type(model).__name__)
     shares = zip(ordered, _shares(holds), _shares(~is_broken), strict=True)
     return Certification(
@@ -173,3 +178,54 @@ def _require_consistent(
             "The certificate is wrong: the model does not compute what its weights say, or the "
             "method has an error."
         )
+
+
+def draw_certification(certification: Certification, path: Path | str) -> Path:
+    """Draw certified accuracy over the radius, and the attack's curve above it.
+
+    The true robust accuracy lies between both. The same certification gives the same bytes.
+
+    Args:
+        certification: what was proved.
+        path: of a .svg, .pdf or .png file.
+
+    Raises:
+        OutputError: if the ending is none of these, or the file cannot be written.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    return write_figure(path, lambda: _figure(certification), what="a certification")
+
+
+# Matplotlib's classes can only be named where it is imported; hence Any.
+def _figure(certification: Certification) -> Any:
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained", facecolor=LIGHT.background)
+    axes = figure.add_subplot()
+    # At radius 0 there is nothing to prove and nothing to attack with.
+    rows = [row for row in certification.radii if row.radius > 0]
+    radii = [0.0, *(row.radius for row in rows)]
+    certified = [certification.clean, *(row.certified for row in rows)]
+    attacked = [certification.clean, *(row.attacked for row in rows)]
+    axes.fill_between(radii, certified, attacked, color=_BETWEEN, alpha=0.5, linewidth=0)
+    axes.plot(radii, attacked, color=_ATTACKED, marker="o", label="after the attack")
+    axes.plot(
+        radii, certified, color=_PROVED, marker="s", label=f"certified ({certification.method})"
+    )
+    axes.set_xlim(left=0.0)
+    axes.set_ylim(0.0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel(f"radius of perturbations, {certification.norm}", color=_INK)
+    axes.set_ylabel("accuracy", color=_INK)
+    axes.set_title(
+        f"The truth is between the curves ({certification.num_samples:,} samples)",
+        loc="left",
+        color=_INK,
+    )
+    axes.tick_params(colors=_MUTED)
+    axes.grid(color=_MUTED, alpha=0.15, linewidth=0.6)
+    for spine in axes.spines.values():
+        spine.set_color(_MUTED)
+    axes.legend(labelcolor=_INK)
+    return figure

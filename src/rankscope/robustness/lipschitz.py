@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError
-from rankscope.robustness.affine_operations import argument
-from rankscope.robustness.graph import Graph, Operation
-from rankscope.robustness.meaning import Meaning
-from rankscope.robustness.operations import read_meanings
-from rankscope.robustness.recording import Value
+from rankscope.reading.trace import Value
+from rankscope.robustness.graph import Graph, Node, sample_shape
+from rankscope.robustness.margins import margins, other_classes, rounding
+from rankscope.robustness.transfer import TransferFunction, read_transfer_functions
 
 _ASSUMPTIONS = (
     "inference mode",
@@ -107,14 +106,14 @@ def lipschitz_bound(
     if not (math.isfinite(scale) and scale > 0):
         raise RobustnessError(f"lipschitz_bound: the scale must be positive, got {scale}.")
     require_finite(model)
-    graph, meanings = read_meanings(model, input_shape)
+    graph, transfers = read_transfer_functions(model, input_shape)
     reaches = {graph.input: _Reach(scale, graph.input)}
     steps = []
-    for operation, meaning in zip(graph.operations, meanings, strict=True):
-        growth = meaning.growth()
-        found = _reached(operation, meaning, growth, reaches)
-        reaches[operation.output] = found
-        steps.append(Step(operation.name, meaning.rule, growth, found.constant))
+    for node, transfer in zip(graph.nodes, transfers, strict=True):
+        growth = transfer.growth()
+        reach = _reached(node, transfer, growth, reaches)
+        reaches[node.output] = reach
+        steps.append(Step(node.name, transfer.rule, growth, reach.constant))
     value = reaches[graph.output].constant
     pairs = _pairs(graph, value, {key: reach.constant for key, reach in reaches.items()})
     scaled = () if scale == 1 else (f"inputs are multiplied by {scale:.6g} before the model",)
@@ -137,30 +136,31 @@ def require_finite(model: nn.Module) -> None:
 
 
 def _reached(
-    operation: Operation,
-    meaning: Meaning,
+    node: Node,
+    transfer: TransferFunction,
     growth: tuple[float, ...],
     reaches: Mapping[Value, _Reach],
 ) -> _Reach:
-    inputs = [reaches[value] for value in operation.inputs]
-    if meaning.is_selection:
-        value = operation.inputs[0]
-        entries = torch.arange(math.prod(value.shape)).reshape(1, *value.shape)
-        picked = operation.run(entries).flatten()
+    inputs = [reaches[value] for value in node.inputs]
+    if transfer.is_selection:
+        value = node.inputs[0]
+        shape = sample_shape(value)
+        entries = torch.arange(math.prod(shape)).reshape(1, *shape)
+        picked = node.run(entries).flatten()
         return _Reach(growth[0] * inputs[0].constant, value, picked, growth[0])
     if len(inputs) == 1:
         before = inputs[0]
         constant, since = growth[0] * before.constant, growth[0] * before.since
         return _Reach(constant, before.base, before.picked, since)
     constants = [g * reach.constant for g, reach in zip(growth, inputs, strict=True)]
-    if not meaning.is_joint:
-        return _Reach(sum(constants), operation.output)
+    if not transfer.is_joint:
+        return _Reach(sum(constants), node.output)
     joined = math.hypot(*constants)
     if _are_apart(inputs):
         # Different entries of one value: what moves one of the parts is not left for the others.
         largest = max(g * reach.since for g, reach in zip(growth, inputs, strict=True))
         joined = min(joined, largest * reaches[inputs[0].base].constant)
-    return _Reach(joined, operation.output)
+    return _Reach(joined, node.output)
 
 
 def _are_apart(inputs: Sequence[_Reach]) -> bool:
@@ -172,13 +172,49 @@ def _are_apart(inputs: Sequence[_Reach]) -> bool:
 
 def _pairs(graph: Graph, value: float, constants: dict[Value, float]) -> Tensor | None:
     """For the difference of two outputs: √2 times that of all, or that of two rows of weights."""
-    if len(graph.output.shape) != 1:
+    if len(sample_shape(graph.output)) != 1:
         return None
-    count = graph.output.shape[0]
+    count = sample_shape(graph.output)[0]
     pairs = torch.full((count, count), math.sqrt(2) * value, dtype=torch.float64)
-    last = graph.operations[-1] if graph.operations else None
+    last = graph.nodes[-1] if graph.nodes else None
     if last is None or last.kind != "linear":
         return pairs
-    weight = argument(last, 1, "weight").detach().double()
+    weight = last["weight"].detach().double()
     rows = torch.linalg.vector_norm(weight[:, None] - weight[None], dim=2) * (1 + 1e-12)
     return torch.minimum(pairs, constants[last.inputs[0]] * rows)
+
+
+def certified_radii(outputs: Tensor, labels: Tensor, bound: LipschitzBound) -> Tensor:
+    r"""Euclidean radii within which no input has another label, (samples,).
+
+    .. math:: \min_{i \ne y} \frac{f_y - f_i}{L_{y i}}, \qquad L_{y i} \le \sqrt 2 L
+
+    with :math:`L_{y i}` of the difference of two outputs: if the last operation is a product with a
+    matrix, that of the features times the distance of two rows. Margins are lowered by what
+    rounding may have added.
+
+    Args:
+        outputs: of the model, (samples, classes).
+        labels: (samples,).
+        bound: of the same model.
+
+    Returns:
+        float64; 0 where the label is not the largest.
+
+    Raises:
+        RobustnessError: if labels and outputs do not fit, or the bound is of another model.
+
+    Reference:
+        Tsuzuku, Sato & Sugiyama (2018), arXiv:1802.04034.
+    """
+    differences = margins(outputs.double(), labels) - rounding(outputs)
+    pairs = bound.pairs
+    if pairs is None or len(pairs) != outputs.shape[1]:
+        held = 0 if pairs is None else len(pairs)
+        raise RobustnessError(
+            f"The bound is of a model with {held} classes, but outputs have {outputs.shape[1]}."
+        )
+    constants = pairs[labels[:, None], other_classes(outputs, labels)]
+    # Two outputs whose difference never changes: any perturbation is safe, if it is positive.
+    ratios = torch.where(constants > 0, differences / constants, differences.sign() * math.inf)
+    return ratios.nan_to_num(nan=0.0, posinf=math.inf).amin(dim=1).clamp(min=0.0)

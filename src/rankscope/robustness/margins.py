@@ -1,12 +1,13 @@
-"""How far an input can move before its label may change."""
+"""Margins of a classifier's scores, and what an attack tries to raise."""
 
-import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from rankscope.errors import RobustnessError
-from rankscope.robustness.lipschitz import LipschitzBound
 
 
 def require_labels(outputs: Tensor, labels: Tensor) -> None:
@@ -60,37 +61,47 @@ def rounding(outputs: Tensor) -> Tensor:
     return 16 * torch.finfo(outputs.dtype).eps * outputs.abs().amax(dim=1, keepdim=True)
 
 
-def certified_radii(outputs: Tensor, labels: Tensor, bound: LipschitzBound) -> Tensor:
-    r"""Euclidean radii within which no input has another label, (samples,).
+@dataclass(frozen=True)
+class AttackLoss(ABC):
+    """Grows as a sample comes nearer to another label. Subclasses are frozen."""
 
-    .. math:: \min_{i \ne y} \frac{f_y - f_i}{L_{y i}}, \qquad L_{y i} \le \sqrt 2 L
+    @abstractmethod
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """(samples, classes) and (samples,) to (samples,)."""
 
-    with :math:`L_{y i}` of the difference of two outputs: if the last operation is a product with a
-    matrix, that of the features times the distance of two rows. Margins are lowered by what
-    rounding may have added.
 
-    Args:
-        outputs: of the model, (samples, classes).
-        labels: (samples,).
-        bound: of the same model.
+@dataclass(frozen=True)
+class CrossEntropy(AttackLoss):
+    """The logarithm of the label's probability, negative."""
 
-    Returns:
-        float64; 0 where the label is not the largest.
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, labels, reduction="none")
+
+
+@dataclass(frozen=True)
+class Margin(AttackLoss):
+    """The best other score minus the label's: positive exactly where the label is lost."""
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return -margins(outputs, labels).amin(dim=1)
+
+
+@dataclass(frozen=True)
+class LogitsRatio(AttackLoss):
+    """The margin over the distance of the best score to the third: no scale hides gradients.
 
     Raises:
-        RobustnessError: if labels and outputs do not fit, or the bound is of another model.
+        RobustnessError: if there are fewer than 3 classes.
 
     Reference:
-        Tsuzuku, Sato & Sugiyama (2018), arXiv:1802.04034.
+        Croce & Hein (2020), arXiv:2003.01690, equation 6.
     """
-    differences = margins(outputs.double(), labels) - rounding(outputs)
-    pairs = bound.pairs
-    if pairs is None or len(pairs) != outputs.shape[1]:
-        held = 0 if pairs is None else len(pairs)
-        raise RobustnessError(
-            f"The bound is of a model with {held} classes, but outputs have {outputs.shape[1]}."
-        )
-    constants = pairs[labels[:, None], other_classes(outputs, labels)]
-    # Two outputs whose difference never changes: any perturbation is safe, if it is positive.
-    ratios = torch.where(constants > 0, differences / constants, differences.sign() * math.inf)
-    return ratios.nan_to_num(nan=0.0, posinf=math.inf).amin(dim=1).clamp(min=0.0)
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        if outputs.shape[1] < 3:
+            raise RobustnessError(
+                f"LogitsRatio needs at least 3 classes, got {outputs.shape[1]}; use Margin."
+            )
+        best = torch.topk(outputs, 3, dim=1).values
+        spread = best[:, 0] - best[:, 2]
+        return -margins(outputs, labels).amin(dim=1) / (spread + 1e-12)

@@ -12,16 +12,19 @@ from torch import Tensor, nn
 from rankscope.architectures.lipschitz.network import LipschitzNetwork
 from rankscope.errors import RobustnessError
 from rankscope.progress import Progress, Report, ignore
+from rankscope.reading.trace import Value
 from rankscope.robustness.attacks import Threat
-from rankscope.robustness.balls import Ball
+from rankscope.robustness.bounds import (
+    Ball,
+    lower_bounds,
+    propagate_intervals,
+    propagate_linear_bounds,
+    unit_spreads,
+)
 from rankscope.robustness.graph import Graph
-from rankscope.robustness.intervals import propagate_intervals, unit_spreads
-from rankscope.robustness.linear_bounds import lower_bounds, propagate_linear_bounds
-from rankscope.robustness.lipschitz import lipschitz_bound
-from rankscope.robustness.margins import certified_radii, other_classes, rounding
-from rankscope.robustness.meaning import Meaning
-from rankscope.robustness.operations import read_meanings
-from rankscope.robustness.recording import Value
+from rankscope.robustness.lipschitz import certified_radii, lipschitz_bound
+from rankscope.robustness.margins import other_classes, rounding
+from rankscope.robustness.transfer import TransferFunction, read_transfer_functions
 
 _BATCH_SIZE = 16
 _DECLARED = 1e-3  # what may be missing of a declared constant: float32, and bounds that add up
@@ -128,7 +131,7 @@ class BoundPropagation(Method):
     def bounds(
         self,
         graph: Graph,
-        meanings: tuple[Meaning, ...],
+        transfers: tuple[TransferFunction, ...],
         ball: Ball,
         spreads: Mapping[Value, Tensor],
         rows: Tensor,
@@ -144,8 +147,10 @@ class BoundPropagation(Method):
     ) -> Proof:
         double = copy.deepcopy(model).double()
         shape = tuple(samples.inputs.shape[1:])
-        graph, meanings = read_meanings(double, shape, dtype=torch.float64)
-        spreads = unit_spreads(graph, meanings, threats[0].norm)
+        graph, transfers = read_transfer_functions(
+            double, shape, dtype=torch.float64, reader=self.name
+        )
+        spreads = unit_spreads(graph, transfers, threats[0].norm)
         is_right = samples.outputs.argmax(dim=1) == samples.labels
         slack = rounding(samples.outputs)
         holds = torch.zeros(len(threats), len(samples.labels), dtype=torch.bool)
@@ -159,7 +164,7 @@ class BoundPropagation(Method):
                 threat, inputs = threats[at], samples.inputs[chosen].double()
                 ball = Ball(inputs, threat.radius, threat.norm, threat.pixels)
                 rows = _margin_rows(samples.outputs[chosen], samples.labels[chosen])
-                below = self.bounds(graph, meanings, ball, spreads, rows)
+                below = self.bounds(graph, transfers, ball, spreads, rows)
                 holds[at, chosen] = (below > slack[chosen]).all(dim=1)
                 report(Progress("certifying", done, len(batches)))
         return Proof(holds, None, ("inference mode", "bounds in float64", _ROUNDED))
@@ -176,13 +181,13 @@ class Intervals(BoundPropagation):
     def bounds(
         self,
         graph: Graph,
-        meanings: tuple[Meaning, ...],
+        transfers: tuple[TransferFunction, ...],
         ball: Ball,
         spreads: Mapping[Value, Tensor],
         rows: Tensor,
     ) -> Tensor:
-        boxes = propagate_intervals(graph, meanings, ball, spreads)
-        return lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False)
+        boxes = propagate_intervals(graph, transfers, ball, spreads)
+        return lower_bounds(graph, transfers, ball, boxes, rows, through_curves=False)
 
 
 @dataclass(frozen=True)
@@ -203,16 +208,16 @@ class LinearBounds(BoundPropagation):
     def bounds(
         self,
         graph: Graph,
-        meanings: tuple[Meaning, ...],
+        transfers: tuple[TransferFunction, ...],
         ball: Ball,
         spreads: Mapping[Value, Tensor],
         rows: Tensor,
     ) -> Tensor:
         propagate = propagate_intervals if self.inner_intervals else propagate_linear_bounds
-        boxes = propagate(graph, meanings, ball, spreads)
+        boxes = propagate(graph, transfers, ball, spreads)
         return torch.maximum(
-            lower_bounds(graph, meanings, ball, boxes, rows, through_curves=False),
-            lower_bounds(graph, meanings, ball, boxes, rows),
+            lower_bounds(graph, transfers, ball, boxes, rows, through_curves=False),
+            lower_bounds(graph, transfers, ball, boxes, rows),
         )
 
 
