@@ -256,6 +256,12 @@ def test_records_are_written_as_they_are_read() -> None:
         assert both.read(json.loads(json.dumps(both.write(value)))) == value
 
 
+def test_what_is_converted_is_written_by_the_inverse() -> None:
+    doubled = ListOf(Converted(Integer(), lambda value: 2 * value, lambda value: value // 2))
+    assert doubled.read([1, 2]) == (2, 4)
+    assert doubled.write((2, 4)) == [1, 2]
+
+
 def test_long_and_strange_things_are_shown_short_and_in_one_line() -> None:
     assert shown("x" * 10**6) == f"'{'x' * 58}…"
     assert shown("a\nb") == r"'a\nb'"

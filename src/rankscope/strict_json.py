@@ -458,16 +458,23 @@ class Pair(Reader[tuple[Any, Any]]):
 
 @dataclass(frozen=True)
 class Converted(Reader[T]):
-    """What a function makes of what a reader reads; the function may refuse it with DocumentError.
+    """What a function makes of what a reader reads.
 
-    It is not written back.
+    Args:
+        parts: reads the data.
+        make: gives the value, or refuses with DocumentError.
+        unmake: gives back what `make` was given, to be written; None if it is the value itself.
     """
 
     parts: Reader[Any]
     make: Callable[[Any], T]
+    unmake: Callable[[T], Any] | None = None
 
     def read(self, data: Any) -> T:
         return self.make(self.parts.read(data))
+
+    def write(self, value: T) -> Any:
+        return self.parts.write(value if self.unmake is None else self.unmake(value))
 
     def __str__(self) -> str:
         return str(self.parts)
