@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Self
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from rankscope.layers.paths import MergedWeight, Path, choose_path, wants_gradie
 # What a traced graph is made for: sizes may be unknown then, and one path must serve them all.
 TRACED_PLACES = 16
 TRACED_BATCH = 16
+_Layer = TypeVar("_Layer", bound="FactorizedLayer")
 
 
 class FactorizedLayer(nn.Module):
@@ -97,7 +98,7 @@ class FactorizedLayer(nn.Module):
         """The weight of one group as a network of its cores."""
         return self.format.diagram(self.shape, self.ranks)
 
-    def train(self, mode: bool = True) -> Self:
+    def train(self: _Layer, mode: bool = True) -> _Layer:
         """See `nn.Module.train`; a merged weight is forgotten."""
         self._merged.clear()
         super().train(mode)
