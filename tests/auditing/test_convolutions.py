@@ -62,25 +62,25 @@ def test_the_spectrum_is_that_of_the_convolution_on_a_torus(
         # An even kernel pads more on one side than a layer can say; pad by hand.
         layer.padding = (0,) * order
         layer._reversed_padding_repeated_twice = [0, geometry.dilation * (extent - 1)] * order
-    found = convolution_spectrum(layer.weight.detach().to(dtype), side, geometry)
+    result = convolution_spectrum(layer.weight.detach().to(dtype), side, geometry)
     expected = operator_values(layer, inputs, side, order)
-    assert len(found.values) == len(expected)
+    assert len(result.values) == len(expected)
     tolerance = 1e-10 if dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(torch.from_numpy(found.values), expected, rtol=0, atol=tolerance)
+    torch.testing.assert_close(torch.from_numpy(result.values), expected, rtol=0, atol=tolerance)
 
 
 def test_a_volume_is_seen_too() -> None:
     layer = nn.Conv3d(2, 3, 3, padding=1, padding_mode="circular", bias=False).double()
-    found = convolution_spectrum(layer.weight.detach(), 4, Geometry())
+    result = convolution_spectrum(layer.weight.detach(), 4, Geometry())
     expected = operator_values(layer, 2, 4, 3)
-    torch.testing.assert_close(torch.from_numpy(found.values), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(torch.from_numpy(result.values), expected, rtol=0, atol=1e-10)
 
 
 def test_patches_that_do_not_overlap_have_the_spectrum_of_their_flattened_kernel() -> None:
     kernel = torch.randn(5, 3, 4, 4, dtype=torch.float64)
-    found = convolution_spectrum(kernel, 8, Geometry(stride=4))
+    result = convolution_spectrum(kernel, 8, Geometry(stride=4))
     expected = torch.linalg.svdvals(kernel.flatten(1)).repeat_interleave(4)
-    torch.testing.assert_close(torch.from_numpy(found.values), expected)
+    torch.testing.assert_close(torch.from_numpy(result.values), expected)
 
 
 def test_random_kernels_give_operators_that_look_random() -> None:

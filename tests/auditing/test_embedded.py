@@ -49,8 +49,8 @@ def as_tokens(text: str) -> Tensor:
 def test_a_model_is_a_folder_of_the_package(name: str, files: list[str]) -> None:
     folder = resources.files("rankscope.auditing.embedded") / name
     assert embedded_model(name) == folder
-    found = {path.name for path in folder.iterdir() if path.is_file()}
-    assert found == {"manifest.json", "model.safetensors", *files}
+    results = {path.name for path in folder.iterdir() if path.is_file()}
+    assert results == {"manifest.json", "model.safetensors", *files}
 
 
 def test_all_models_together_are_well_under_a_megabyte() -> None:

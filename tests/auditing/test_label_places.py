@@ -1,6 +1,5 @@
 from itertools import combinations
 
-import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,7 @@ COORDINATE = st.floats(300.0, 500.0)
 def test_labels_lie_on_no_other_on_no_point_and_inside(points: list[tuple[float, float]]) -> None:
     places = place_labels(points, [(60.0, 12.0)] * len(points), FRAME, gap=8.0)
     for first, second in combinations(places, 2):
-        assert first.overlap(second) < 1e-6
+        assert first.overlap([second]) < 1e-6
     for place in places:
         assert place.outside(FRAME) < 1e-6
         for x, y in points:
@@ -23,7 +22,7 @@ def test_labels_lie_on_no_other_on_no_point_and_inside(points: list[tuple[float,
 
 
 def test_labels_turn_away_from_the_edge_and_from_obstacles() -> None:
-    wall = numpy.array([[0.0, 405.0, 1000.0, 800.0]])
+    wall = [Box(0.0, 405.0, 1000.0, 800.0)]
     (place,) = place_labels([(995.0, 400.0)], [(60.0, 12.0)], FRAME, gap=8.0, obstacles=wall)
     assert place.right < 995
     assert place.top <= 405

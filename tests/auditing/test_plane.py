@@ -16,9 +16,14 @@ from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.label_places import Box
 from rankscope.auditing.law import LEVINE
 from rankscope.auditing.plan import Plan, plan
-from rankscope.auditing.plane import (
+from rankscope.auditing.plan_picture import (
     FILE_FONT_SIZE,
     FILE_SIZE,
+    _figure,
+    draw_plan,
+    plane_of_plan,
+)
+from rankscope.auditing.plane import (
     LEFT_SIDE,
     RIGHT_SIDE,
     Axes,
@@ -27,9 +32,7 @@ from rankscope.auditing.plane import (
     Line,
     Mark,
     PlacedModel,
-    draw_plan,
     place_model,
-    plane_of_plan,
     to_svg,
 )
 from rankscope.errors import MissingExtraError, OutputError
@@ -83,8 +86,6 @@ def test_the_ending_chooses_the_format_and_the_bytes_repeat(
     ids=["compared", "small", "deep", "least"],
 )
 def test_all_text_lies_inside_the_picture_and_none_on_another(planned: Plan) -> None:
-    from rankscope.auditing.plane import _figure
-
     figure = _figure(plane_of_plan(planned))
     figure.draw_without_rendering()
     renderer = figure.canvas.get_renderer()

@@ -35,16 +35,16 @@ def test_assumptions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json_has_the_promised_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "multi-head-attention", "-o", str(tmp_path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["statement"] == find_topic("multi-head-attention").statement
-    assert found["reference"]["arxiv"] == "1706.03762"
-    assert found["numbers"]["equal to torch's module"] is True
-    assert set(found["measured"]) < set(found["numbers"])
-    assert all(Path(path).is_file() for path in found["pictures"].values())
+    result = json.loads(capsys.readouterr().out)
+    assert result["statement"] == find_topic("multi-head-attention").statement
+    assert result["reference"]["arxiv"] == "1706.03762"
+    assert result["numbers"]["equal to torch's module"] is True
+    assert set(result["measured"]) < set(result["numbers"])
+    assert all(Path(path).is_file() for path in result["pictures"].values())
 
 
 def test_an_unknown_topic_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "everything", "--json"]) == 2
-    found = capsys.readouterr()
-    assert "no topic 'everything'; choose one of piecewise-linear" in found.err
-    assert "choose one of" in json.loads(found.out)["error"]
+    result = capsys.readouterr()
+    assert "no topic 'everything'; choose one of piecewise-linear" in result.err
+    assert "choose one of" in json.loads(result.out)["error"]

@@ -85,10 +85,10 @@ def test_the_slope_of_gelu_changes_sign_inside_the_bracket_for_certain() -> None
         density = (-exact * exact / 2).exp() / (2 * arb.pi()).sqrt()
         return (1 + (exact / arb(2).sqrt()).erf()) / 2 + exact * density
 
-    found = gelu_minimum()
-    assert slope(found.low) < 0
-    assert slope(found.high) > 0
-    assert GELU.infimum == found.value
+    result = gelu_minimum()
+    assert slope(result.low) < 0
+    assert slope(result.high) > 0
+    assert GELU.infimum == result.value
 
 
 @settings(deadline=None)
@@ -131,11 +131,11 @@ def test_tanh_alone_is_odd_and_two_of_them_saturate_on_both_sides() -> None:
 
 @EACH
 def test_what_is_measured_agrees_with_what_is_true(activation: Activation) -> None:
-    found = measure_activation(activation)
-    assert found.name == activation.name
-    assert activation.infimum <= found.least_value <= activation.infimum + 1e-3
-    assert found.steepest <= activation.lipschitz_constant
-    assert found.steepest == pytest.approx(activation.lipschitz_constant, rel=1e-4)
-    assert (found.homogeneity_error == 0) == activation.is_homogeneous
-    assert (found.oddness_error == 0) == activation.is_odd
-    assert at(activation, found.least_at) == found.least_value
+    result = measure_activation(activation)
+    assert result.name == activation.name
+    assert activation.infimum <= result.least_value <= activation.infimum + 1e-3
+    assert result.steepest <= activation.lipschitz_constant
+    assert result.steepest == pytest.approx(activation.lipschitz_constant, rel=1e-4)
+    assert (result.homogeneity_error == 0) == activation.is_homogeneous
+    assert (result.oddness_error == 0) == activation.is_odd
+    assert at(activation, result.least_at) == result.least_value

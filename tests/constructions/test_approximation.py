@@ -37,19 +37,19 @@ def test_the_error_is_at_most_epsilon_everywhere(
     frequency: float, low: float, epsilon: float
 ) -> None:
     target = LipschitzFunction(lambda x: numpy.sin(frequency * x) + abs(x), frequency + 1.0)
-    found = approximate_on_interval(target, low, low + 2.0, epsilon=epsilon)
+    result = approximate_on_interval(target, low, low + 2.0, epsilon=epsilon)
     points = numpy.linspace(low, low + 2.0, 2001)[:, None]
-    error = numpy.abs(evaluate(found.network, points)[:, 0] - target.values(points)).max()
-    assert error <= found.certified_error <= epsilon
+    error = numpy.abs(evaluate(result.network, points)[:, 0] - target.values(points)).max()
+    assert error <= result.certified_error <= epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 0.03, 0.003])
 def test_intervals_prove_the_error_too(epsilon: float) -> None:
-    found = approximate_on_interval(WAVE, -1.0, 2.0, epsilon=epsilon)
+    result = approximate_on_interval(WAVE, -1.0, 2.0, epsilon=epsilon)
     points = numpy.linspace(-1.0, 2.0, 5001)[:, None]
-    error = numpy.abs(evaluate(found.network, points)[:, 0] - WAVE.values(points)).max()
-    assert error <= found.certified_error <= epsilon
-    assert f"asked for {epsilon:g}" in str(found)
+    error = numpy.abs(evaluate(result.network, points)[:, 0] - WAVE.values(points)).max()
+    assert error <= result.certified_error <= epsilon
+    assert f"asked for {epsilon:g}" in str(result)
 
 
 def test_smooth_functions_take_about_one_over_the_root_of_epsilon_units() -> None:
@@ -102,14 +102,14 @@ def test_a_sum_varies_in_a_cell_by_no_more_than_its_bound(
     inputs: int, seed: int, size: float
 ) -> None:
     draw = numpy.random.default_rng(seed)
-    found = ExponentialSum(
+    result = ExponentialSum(
         draw.standard_normal(5), 3 * draw.standard_normal((5, inputs)), numpy.zeros(inputs)
     )
     centres, half = draw.uniform(-1, 1, (4, inputs)), numpy.full(inputs, size)
-    bound = found.variation(centres, half)
+    bound = result.variation(centres, half)
     for _ in range(20):
         moved = centres + draw.uniform(-1, 1, centres.shape) * half
-        change = found.terms(moved).sum(axis=1) - found.terms(centres).sum(axis=1)
+        change = result.terms(moved).sum(axis=1) - result.terms(centres).sum(axis=1)
         assert (numpy.abs(change) <= bound * (1 + 1e-9)).all()
 
 
@@ -118,9 +118,9 @@ def test_a_sum_of_the_lattice_is_found_again() -> None:
     directions = lattice(2, 1)
     assert len(directions) == 9
     values = numpy.exp(samples @ directions[2]) - 2 * numpy.exp(samples @ directions[5])
-    found, error = fit_exponentials(samples, values, directions, lambda e: e < 1e-6)
+    result, error = fit_exponentials(samples, values, directions, lambda e: e < 1e-6)
     assert error < 1e-6
-    numpy.testing.assert_allclose(found.terms(samples).sum(axis=1), values, atol=1e-6)
+    numpy.testing.assert_allclose(result.terms(samples).sum(axis=1), values, atol=1e-6)
 
 
 # Ridge approximation.
@@ -144,8 +144,8 @@ def test_the_error_in_the_plane_is_at_most_epsilon(
         lambda x, y: numpy.sin(frequency * x) + numpy.cos(y), frequency + 1.0
     )
     box = Box.of([corner, 0.0], [corner + 1.0, 1.5])
-    found = approximate_on_box(target, box, epsilon=epsilon)
-    assert largest_error(target, box, found.network) <= found.certified_error <= epsilon
+    result = approximate_on_box(target, box, epsilon=epsilon)
+    assert largest_error(target, box, result.network) <= result.certified_error <= epsilon
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_the_error_in_the_plane_is_at_most_epsilon(
     ],
 )
 def test_one_two_and_three_dimensions_are_proved_with_intervals(target: Target, box: Box) -> None:
-    found = approximate_on_box(target, box, epsilon=0.4)
-    assert largest_error(target, box, found.network) <= found.certified_error <= 0.4
-    assert "asked for 0.4" in str(found)
+    result = approximate_on_box(target, box, epsilon=0.4)
+    assert largest_error(target, box, result.network) <= result.certified_error <= 0.4
+    assert "asked for 0.4" in str(result)
 
 
 def test_more_than_three_dimensions_are_refused_with_the_grid_they_need() -> None:

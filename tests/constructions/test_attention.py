@@ -60,32 +60,32 @@ def test_attention_is_torchs(
         random(seed + 1, keys, features),
         random(seed + 2, keys, outputs),
     )
-    found = attend(*arrays, scale=transformer_scale(features)).outputs
-    torch.testing.assert_close(found, scaled_dot_product_attention(*arrays))
+    result = attend(*arrays, scale=transformer_scale(features)).outputs
+    torch.testing.assert_close(result, scaled_dot_product_attention(*arrays))
 
 
 @settings(deadline=None, max_examples=30)
 @given(seed=seeds, count=st.integers(2, 6), sharpness=st.floats(1.0, 40.0))
 def test_a_sharp_query_looks_up_one_value(seed: int, count: int, sharpness: float) -> None:
     keys, values = torch.eye(count, dtype=torch.float64), random(seed, count, 3)
-    found = attend(sharpness * keys, keys, values).outputs
+    result = attend(sharpness * keys, keys, values).outputs
     wrong = (count - 1) * torch.tensor(-sharpness, dtype=torch.float64).exp()
-    assert (found - values).abs().max() <= 2 * values.abs().max() * wrong + 1e-14
+    assert (result - values).abs().max() <= 2 * values.abs().max() * wrong + 1e-14
 
 
 def test_outputs_are_between_the_values() -> None:
     values = random(1, 6, 2)
-    found = attend(random(2, 4, 3), random(3, 6, 3), values).outputs
-    assert bool((found >= values.amin(dim=0)).all())
-    assert bool((found <= values.amax(dim=0)).all())
+    result = attend(random(2, 4, 3), random(3, 6, 3), values).outputs
+    assert bool((result >= values.amin(dim=0)).all())
+    assert bool((result <= values.amax(dim=0)).all())
 
 
 def test_the_worked_example_has_the_printed_numbers() -> None:
-    found = worked_example()
-    assert found.scores.tolist() == [[112.0, 96.0]]
-    assert found.scaled.tolist() == [[14.0, 12.0]]
-    assert [round(weight, 2) for weight in found.weights[0].tolist()] == [0.88, 0.12]
-    torch.testing.assert_close(found.outputs, found.weights)
+    result = worked_example()
+    assert result.scores.tolist() == [[112.0, 96.0]]
+    assert result.scaled.tolist() == [[14.0, 12.0]]
+    assert [round(weight, 2) for weight in result.weights[0].tolist()] == [0.88, 0.12]
+    torch.testing.assert_close(result.outputs, result.weights)
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
@@ -128,15 +128,15 @@ def test_the_definition_is_torchs_module(
     queries = torch.randn(lengths[0], heads * head_size, generator=generator, dtype=torch.float64)
     keys = torch.randn(lengths[1], key_features, generator=generator, dtype=torch.float64)
     values = torch.randn(lengths[1], key_features + 1, generator=generator, dtype=torch.float64)
-    found = MultiHeadAttention.of(module)(queries, keys, values)
-    torch.testing.assert_close(found, module(queries, keys, values)[0])
+    result = MultiHeadAttention.of(module)(queries, keys, values)
+    torch.testing.assert_close(result, module(queries, keys, values)[0])
 
 
 def test_shared_projections_are_read_too() -> None:
     module = nn.MultiheadAttention(6, 2, dtype=torch.float64)
     inputs = torch.randn(5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = MultiHeadAttention.of(module)(inputs, inputs, inputs)
-    torch.testing.assert_close(found, module(inputs, inputs, inputs)[0])
+    result = MultiHeadAttention.of(module)(inputs, inputs, inputs)
+    torch.testing.assert_close(result, module(inputs, inputs, inputs)[0])
 
 
 def count(length: int, features: int) -> int:
@@ -153,8 +153,8 @@ def test_the_cost_is_a_square_in_the_length(length: int) -> None:
 @given(length=st.integers(2, 50), heads=st.integers(1, 3), head_size=st.integers(1, 4))
 def test_no_order_costs_more_than_the_usual_one(length: int, heads: int, head_size: int) -> None:
     features = heads * head_size
-    found = attention_operations(length, features=features, heads=heads)
-    assert found <= count(length, features)
+    result = attention_operations(length, features=features, heads=heads)
+    assert result <= count(length, features)
 
 
 def test_biases_of_the_projections_in_are_refused() -> None:
@@ -198,8 +198,8 @@ def read(cell: nn.RNN | nn.RNNCell, start: torch.Tensor) -> Recurrence:
 def test_a_recurrence_is_torchs(inputs: int, width: int, length: int, seed: int) -> None:
     module = nn.RNN(inputs, width, dtype=torch.float64)
     sequence, start = random(seed, length, inputs), random(seed + 1, width)
-    found = read(module, start).states(sequence)
-    torch.testing.assert_close(found, module(sequence, start[None])[0])
+    result = read(module, start).states(sequence)
+    torch.testing.assert_close(result, module(sequence, start[None])[0])
 
 
 @settings(deadline=None, max_examples=25)
@@ -216,15 +216,15 @@ def test_decoding_with_attention_is_the_loop_over_torchs_parts(
     network = RecurrentAttention(
         read(encoder, sequence.new_zeros(3)), read(decoder, state), query, key, value, readout
     )
-    found = network.decode(sequence, steps=steps)
+    result = network.decode(sequence, steps=steps)
     memory = encoder(sequence)[0]
     for step in range(steps):
         context = scaled_dot_product_attention(
             (query @ state)[None], memory @ key.T, memory @ value.T, scale=1.0
         )
         state = decoder(context, state[None])[0]
-        torch.testing.assert_close(found.outputs[step], readout @ state)
-    torch.testing.assert_close(found.weights.sum(dim=1), torch.ones(steps, dtype=torch.float64))
+        torch.testing.assert_close(result.outputs[step], readout @ state)
+    torch.testing.assert_close(result.weights.sum(dim=1), torch.ones(steps, dtype=torch.float64))
 
 
 @settings(deadline=None, max_examples=40)
@@ -233,10 +233,10 @@ def test_the_reversing_network_reverses_every_sequence(
     length: int, size: int, sharpness: float, seed: int
 ) -> None:
     sequence = random(seed, length, size)
-    found = reversing_network(length, size, sharpness=sharpness).decode(sequence, steps=length)
+    result = reversing_network(length, size, sharpness=sharpness).decode(sequence, steps=length)
     bound = reversal_error_bound(length, largest=float(sequence.abs().max()), sharpness=sharpness)
-    assert float((found.outputs - sequence.flip(0)).abs().max()) <= bound + 1e-12
-    assert found.weights.argmax(dim=1).tolist() == list(range(length))[::-1]
+    assert float((result.outputs - sequence.flip(0)).abs().max()) <= bound + 1e-12
+    assert result.weights.argmax(dim=1).tolist() == list(range(length))[::-1]
 
 
 def test_a_sequence_of_another_size_is_refused() -> None:

@@ -39,12 +39,12 @@ scores = st.lists(st.floats(-20.0, 20.0), min_size=1, max_size=8, unique=True)
 @given(numbers=scores, shift=st.floats(-100.0, 100.0), sharpness=st.floats(0.1, 50.0))
 def test_the_four_properties(numbers: list[float], shift: float, sharpness: float) -> None:
     vector = torch.tensor(numbers, dtype=torch.float64)
-    found = softmax_properties(vector, shift=shift, sharpness=sharpness)
-    assert 0 < found.smallest <= found.largest <= 1
-    assert found.sum_error < 1e-14
+    result = softmax_properties(vector, shift=shift, sharpness=sharpness)
+    assert 0 < result.smallest <= result.largest <= 1
+    assert result.sum_error < 1e-14
     # Adding the shift rounds scores to about 1e-14, and weights move by no more than scores do.
-    assert found.shift_error < 1e-12
-    assert found.distance <= found.bound + 1e-14
+    assert result.shift_error < 1e-12
+    assert result.distance <= result.bound + 1e-14
 
 
 @settings(deadline=None)
@@ -146,10 +146,10 @@ def test_layer_normalization_does_not_see_the_scale_and_shift_of_a_sample(
 
 
 def test_normalized_values_have_mean_zero_and_variance_one() -> None:
-    found = moments(layer_normalize(random(0, 4, 50), epsilon=0.0), over=(1,))
-    torch.testing.assert_close(found.mean, torch.zeros_like(found.mean))
-    torch.testing.assert_close(found.variance, torch.ones_like(found.variance))
-    assert found.count == 50
+    result = moments(layer_normalize(random(0, 4, 50), epsilon=0.0), over=(1,))
+    torch.testing.assert_close(result.mean, torch.zeros_like(result.mean))
+    torch.testing.assert_close(result.variance, torch.ones_like(result.variance))
+    assert result.count == 50
 
 
 def test_scale_and_shift_come_last() -> None:
@@ -202,9 +202,9 @@ def test_with_skips_singular_values_stay_between_their_bounds(
 ) -> None:
     maps = branches(depth, width, generator=generator(seed), gain=gain)
     inputs = torch.randn(width, generator=generator(seed + 1), dtype=torch.float64)
-    found = jacobian_range(maps, inputs, with_skips=True)
-    low, high = found.skip_bounds
-    assert low - 1e-12 <= found.smallest <= found.largest <= high + 1e-12
+    result = jacobian_range(maps, inputs, with_skips=True)
+    low, high = result.skip_bounds
+    assert low - 1e-12 <= result.smallest <= result.largest <= high + 1e-12
 
 
 @settings(deadline=None, max_examples=25)
@@ -212,9 +212,9 @@ def test_with_skips_singular_values_stay_between_their_bounds(
 def test_without_skips_norms_only_multiply(depth: int, width: int, seed: int) -> None:
     maps = branches(depth, width, generator=generator(seed))
     inputs = torch.randn(width, generator=generator(seed + 1), dtype=torch.float64)
-    found = jacobian_range(maps, inputs, with_skips=False)
-    product = torch.tensor(found.branch_norms, dtype=torch.float64).prod()
-    assert found.largest <= float(product) + 1e-12
+    result = jacobian_range(maps, inputs, with_skips=False)
+    product = torch.tensor(result.branch_norms, dtype=torch.float64).prod()
+    assert result.largest <= float(product) + 1e-12
 
 
 def test_composition_is_its_definition() -> None:
@@ -379,12 +379,12 @@ def test_the_tensor_product_is_its_definition_and_associative(
     left, middle, right = (
         integers(seed + place, shape) for place, shape in enumerate((first, second, third))
     )
-    found = tensor_product(left, middle)
-    assert torch.equal(found, torch.tensordot(left, middle, dims=0))
+    result = tensor_product(left, middle)
+    assert torch.equal(result, torch.tensordot(left, middle, dims=0))
     last = (-1,) * len(second)
-    assert found[(*([0] * len(first)), *last)] == left.flatten()[0] * middle[last]
+    assert result[(*([0] * len(first)), *last)] == left.flatten()[0] * middle[last]
     assert torch.equal(
-        tensor_product(found, right), tensor_product(left, tensor_product(middle, right))
+        tensor_product(result, right), tensor_product(left, tensor_product(middle, right))
     )
 
 

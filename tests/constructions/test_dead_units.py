@@ -58,11 +58,11 @@ class Twice(nn.Module):
 def test_shares_are_those_of_the_definition(seed: int, batch_size: int) -> None:
     network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 5), nn.ReLU())
     inputs = numbers(17, 3, seed=seed)
-    found = dead_units(network, inputs, batch_size=batch_size)
+    result = dead_units(network, inputs, batch_size=batch_size)
     with torch.no_grad():
         wanted = [network[:2](inputs) > 0, network(inputs) > 0]
-    assert [layer.name for layer in found.layers] == ["0", "2"]
-    for layer, active in zip(found.layers, wanted, strict=True):
+    assert [layer.name for layer in result.layers] == ["0", "2"]
+    for layer, active in zip(result.layers, wanted, strict=True):
         torch.testing.assert_close(torch.tensor(layer.activity), active.float().mean(dim=0))
         never = [unit for unit in range(active.shape[1]) if not active[:, unit].any()]
         assert list(layer.dead) == never
@@ -85,14 +85,14 @@ def test_a_dead_unit_gets_no_gradient_and_a_living_one_does() -> None:
 def test_units_of_the_embedded_network_are_channels() -> None:
     network, images = build_trained("digits"), numbers(11, 1, 8, 8).abs()
     assert isinstance(network, DigitsNetwork)
-    found = dead_units(network, images, batch_size=4)
+    result = dead_units(network, images, batch_size=4)
     active = (network.conv1(images) > 0).double().mean(dim=(0, 2, 3))
-    assert [(each.name, len(each.activity)) for each in found.layers] == [
+    assert [(each.name, len(each.activity)) for each in result.layers] == [
         ("conv1", 16),
         ("conv2", 32),
         ("conv3", 32),
     ]
-    torch.testing.assert_close(torch.tensor(found.layers[0].activity).double(), active)
+    torch.testing.assert_close(torch.tensor(result.layers[0].activity).double(), active)
 
 
 def test_a_channel_that_is_switched_off_is_found() -> None:
@@ -100,15 +100,15 @@ def test_a_channel_that_is_switched_off_is_found() -> None:
     assert network.conv2.bias is not None
     network.conv2.weight.detach()[7] = 0.0
     network.conv2.bias.detach()[7] = -1.0
-    found = dead_units(network, numbers(5, 1, 8, 8))
-    assert 7 in found.layers[1].dead
-    assert found.num_units == 80
-    assert found.num_dead == sum(len(layer.dead) for layer in found.layers)
+    result = dead_units(network, numbers(5, 1, 8, 8))
+    assert 7 in result.layers[1].dead
+    assert result.num_units == 80
+    assert result.num_dead == sum(len(layer.dead) for layer in result.layers)
 
 
 def test_one_module_used_after_two_maps_is_two_layers() -> None:
-    found = dead_units(OneActivation(), numbers(7, 3))
-    assert [(each.name, len(each.activity)) for each in found.layers] == [
+    result = dead_units(OneActivation(), numbers(7, 3))
+    assert [(each.name, len(each.activity)) for each in result.layers] == [
         ("first", 4),
         ("second", 6),
     ]
@@ -147,8 +147,8 @@ def test_units_are_found_on_their_axis(
 
 def test_a_transformer_layer_is_seen_though_it_has_a_fused_path() -> None:
     layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
-    (found,) = dead_units(layer, numbers(3, 5, 4)).layers
-    assert (found.name, len(found.activity)) == ("linear1", 8)
+    (result,) = dead_units(layer, numbers(3, 5, 4)).layers
+    assert (result.name, len(result.activity)) == ("linear1", 8)
 
 
 def test_dropout_is_off_and_training_flags_are_put_back() -> None:
@@ -160,8 +160,8 @@ def test_dropout_is_off_and_training_flags_are_put_back() -> None:
 
 
 def test_it_prints_its_counts() -> None:
-    found = DeadUnits((LayerUnits("first", (0.0, 0.5)), LayerUnits("second", (0.0,))), 12)
-    assert str(found) == "2 of 3 units are dead on 12 examples"
+    result = DeadUnits((LayerUnits("first", (0.0, 0.5)), LayerUnits("second", (0.0,))), 12)
+    assert str(result) == "2 of 3 units are dead on 12 examples"
 
 
 def test_no_examples_are_refused() -> None:

@@ -49,11 +49,11 @@ def test_without_biases_the_function_is_homogeneous(seed: int, factor: float) ->
 @settings(deadline=None, max_examples=15)
 @given(strategies.integers(0, 999), strategies.sampled_from([0.0, 0.3, 1.0]))
 def test_there_are_at_most_as_many_regions_as_lines_allow(seed: int, spread: float) -> None:
-    found = two_five_one(seed, bias_spread=spread)
-    seen = sampled_patterns(found.network, points_in_square(2000, size=2.0))
-    assert len(seen) <= found.regions.num_patterns <= found.most_regions
-    assert found.most_regions == (16 if spread else 10)
-    assert found.seed == seed
+    result = two_five_one(seed, bias_spread=spread)
+    seen = sampled_patterns(result.network, points_in_square(2000, size=2.0))
+    assert len(seen) <= result.regions.num_patterns <= result.most_regions
+    assert result.most_regions == (16 if spread else 10)
+    assert result.seed == seed
 
 
 def test_five_lines_through_the_origin_make_ten_regions() -> None:
@@ -154,8 +154,8 @@ def test_only_one_hidden_layer_with_a_unit_and_one_output_is_made_narrow() -> No
 
 @pytest.mark.parametrize("power", [1, 2, 3, 7, 12])
 def test_the_tent_map_k_times_has_two_to_the_k_pieces(power: int) -> None:
-    found = regions_on_line(sawtooth_network(power), ends=(0.0, 1.0))
-    assert found.num_affine_pieces == 2**power
+    result = regions_on_line(sawtooth_network(power), ends=(0.0, 1.0))
+    assert result.num_affine_pieces == 2**power
     points = numpy.linspace(-0.5, 1.5, 4097)
     plain = evaluate(sawtooth_network(power), points[:, None])[:, 0]
     assert (plain == sawtooth_function(power)(points)).all()
@@ -203,12 +203,12 @@ def test_every_piecewise_linear_function_is_as_far_from_the_sawtooth_as_its_piec
 
 @pytest.mark.parametrize("layers", [2, 3, 4, 6, 9])
 def test_telgarskys_distance_is_at_least_one_over_32(layers: int) -> None:
-    found = depth_separation(layers)
-    assert found.distance >= Fraction(1, 32)
-    assert found.competitor_pieces <= 2 ** (layers**2)
-    assert (found.power, found.num_nodes) == (layers**2 + 2, 2**layers)
+    result = depth_separation(layers)
+    assert result.distance >= Fraction(1, 32)
+    assert result.competitor_pieces <= 2 ** (layers**2)
+    assert (result.power, result.num_nodes) == (layers**2 + 2, 2**layers)
     # The published count of pieces alone gives the constant.
-    assert sawtooth_distance_bound(power=found.power, num_pieces=2 ** (layers**2)) == Fraction(
+    assert sawtooth_distance_bound(power=result.power, num_pieces=2 ** (layers**2)) == Fraction(
         1, 32
     )
 
@@ -216,9 +216,9 @@ def test_telgarskys_distance_is_at_least_one_over_32(layers: int) -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6))
 def test_networks_of_two_layers_and_four_units_stay_away(seed: int) -> None:
-    found = distance_to_sawtooth(random_network(1, 2, 2, 1, seed=seed), 6)
-    assert found.distance >= float(depth_separation(2).distance)
-    assert found.distance >= float(found.bound)
+    result = distance_to_sawtooth(random_network(1, 2, 2, 1, seed=seed), 6)
+    assert result.distance >= float(depth_separation(2).distance)
+    assert result.distance >= float(result.bound)
 
 
 @settings(deadline=None)
@@ -263,25 +263,25 @@ def test_requests_that_make_no_sense_are_refused() -> None:
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_the_bound_is_attained_on_the_unit_interval(widths: list[int]) -> None:
     network = montufar_network(num_inputs=1, widths=widths)
-    found = regions_on_line(network, ends=(0.0, 1.0), exactly=True)
-    assert found.num_patterns == montufar_lower_bound(num_inputs=1, widths=widths).value
+    result = regions_on_line(network, ends=(0.0, 1.0), exactly=True)
+    assert result.num_patterns == montufar_lower_bound(num_inputs=1, widths=widths).value
     if widths[-1] > 1:
-        assert found.num_affine_pieces == found.num_patterns
+        assert result.num_affine_pieces == result.num_patterns
 
 
 @pytest.mark.parametrize("widths", [[2], [3], [4, 4], [5, 6, 3], [4, 4, 4], [2, 7]])
 def test_the_bound_is_attained_in_the_unit_square(widths: list[int]) -> None:
-    found = regions_in_plane(montufar_network(num_inputs=2, widths=widths), Box.unit(2))
-    assert found.num_patterns == montufar_lower_bound(num_inputs=2, widths=widths).value
-    assert found.num_affine_pieces == found.num_patterns
+    result = regions_in_plane(montufar_network(num_inputs=2, widths=widths), Box.unit(2))
+    assert result.num_patterns == montufar_lower_bound(num_inputs=2, widths=widths).value
+    assert result.num_affine_pieces == result.num_patterns
 
 
 @pytest.mark.parametrize("widths", [[5], [6, 4]])
 def test_the_bound_is_attained_in_the_unit_cube(widths: list[int]) -> None:
-    found = regions_in_space(montufar_network(num_inputs=3, widths=widths), Box.unit(3))
-    assert found.num_patterns == montufar_lower_bound(num_inputs=3, widths=widths).value
-    assert found.num_affine_pieces == found.num_patterns
-    assert found.num_unproved == 0
+    result = regions_in_space(montufar_network(num_inputs=3, widths=widths), Box.unit(3))
+    assert result.num_patterns == montufar_lower_bound(num_inputs=3, widths=widths).value
+    assert result.num_affine_pieces == result.num_patterns
+    assert result.num_unproved == 0
 
 
 def test_layers_that_are_too_narrow_are_refused() -> None:

@@ -53,28 +53,28 @@ def test_an_interval_holds_the_values_of_all_its_points(
 ) -> None:
     low, high = sorted(ends)
     points = numpy.clip(low + numpy.array(shares) * (high - low), low, high)
-    found = expression(Interval.of(low, high))
-    assert isinstance(found, Interval)
+    result = expression(Interval.of(low, high))
+    assert isinstance(result, Interval)
     values = numpy.asarray(expression(points), dtype=float)
     # The values themselves are rounded.
     slack = 1e-12 * (1 + numpy.abs(values))
-    assert (found.low - slack <= values).all()
-    assert (values <= found.high + slack).all()
+    assert (result.low - slack <= values).all()
+    assert (values <= result.high + slack).all()
 
 
 @settings(deadline=None)
 @given(REALS, REALS)
 def test_sums_and_products_are_rounded_outwards(first: float, second: float) -> None:
-    for found, true in (
+    for result, true in (
         (Interval.of(first, first) + second, Fraction(first) + Fraction(second)),
         (Interval.of(first, first) * second, Fraction(first) * Fraction(second)),
     ):
-        assert Fraction(float(found.low[0])) <= true <= Fraction(float(found.high[0]))
+        assert Fraction(float(result.low[0])) <= true <= Fraction(float(result.high[0]))
 
 
 def test_dividing_by_an_interval_with_zero_gives_everything() -> None:
-    found = 1.0 / Interval.of(-1.0, 1.0)
-    assert (found.low[0], found.high[0]) == (-numpy.inf, numpy.inf)
+    result = 1.0 / Interval.of(-1.0, 1.0)
+    assert (result.low[0], result.high[0]) == (-numpy.inf, numpy.inf)
 
 
 def test_an_interval_that_goes_down_is_refused() -> None:
@@ -89,9 +89,9 @@ def test_roots_and_logarithms_below_zero_are_refused(function: Callable[[Number]
 
 
 def test_the_sine_of_everything_is_between_minus_one_and_one() -> None:
-    found = ia.sin(1.0 / Interval.of(-1.0, 1.0))
-    assert isinstance(found, Interval)
-    assert (found.low[0], found.high[0]) == (-1.0, 1.0)
+    result = ia.sin(1.0 / Interval.of(-1.0, 1.0))
+    assert isinstance(result, Interval)
+    assert (result.low[0], result.high[0]) == (-1.0, 1.0)
 
 
 # Targets.
@@ -109,11 +109,11 @@ def test_ranges_hold_the_values_in_their_boxes(target: Target) -> None:
     draw = numpy.random.default_rng(0)
     low = draw.uniform(-1, 0.5, (50, 2))
     high = low + draw.uniform(0, 0.5, (50, 2))
-    found = target.ranges(low, high)
+    result = target.ranges(low, high)
     for _ in range(20):
         values = target.values(low + draw.uniform(0, 1, (50, 2)) * (high - low))
-        assert (found.low <= values).all()
-        assert (values <= found.high).all()
+        assert (result.low <= values).all()
+        assert (values <= result.high).all()
 
 
 def test_a_lipschitz_constant_that_samples_contradict_is_refused() -> None:

@@ -45,8 +45,8 @@ def distributions(draw: strategies.DrawFn, count: int) -> tuple[Reals, ...]:
     """Some distributions on the same outcomes, zeros among their probabilities."""
     size = draw(strategies.integers(1, 6))
     weights = strategies.lists(strategies.integers(0, 6), min_size=size, max_size=size)
-    found = [numpy.array(draw(weights.filter(any)), float) for _ in range(count)]
-    return tuple(each / each.sum() for each in found)
+    results = [numpy.array(draw(weights.filter(any)), float) for _ in range(count)]
+    return tuple(each / each.sum() for each in results)
 
 
 @settings(deadline=None)
@@ -55,15 +55,15 @@ def test_total_variation_is_the_largest_over_all_events_and_half_of_l1(
     pair: tuple[Reals, ...],
 ) -> None:
     first, second = pair
-    found = total_variation(first, second)
+    result = total_variation(first, second)
     events = itertools.chain.from_iterable(
         itertools.combinations(range(len(first)), count) for count in range(len(first) + 1)
     )
     largest = max(abs(first[list(event)].sum() - second[list(event)].sum()) for event in events)
-    event = list(found.event)
-    assert found.value == pytest.approx(largest, abs=ROUNDING)
-    assert first[event].sum() - second[event].sum() == pytest.approx(found.value, abs=ROUNDING)
-    assert found.value == pytest.approx(numpy.abs(first - second).sum() / 2, abs=ROUNDING)
+    event = list(result.event)
+    assert result.value == pytest.approx(largest, abs=ROUNDING)
+    assert first[event].sum() - second[event].sum() == pytest.approx(result.value, abs=ROUNDING)
+    assert result.value == pytest.approx(numpy.abs(first - second).sum() / 2, abs=ROUNDING)
 
 
 @settings(deadline=None)
@@ -72,11 +72,11 @@ def test_the_divergence_is_positive_zero_for_equals_and_infinite_where_it_must_b
     pair: tuple[Reals, ...],
 ) -> None:
     first, second = pair
-    found = kullback_leibler(first, second)
+    result = kullback_leibler(first, second)
     # Different shares of integers up to 6 differ by far more than rounding.
-    assert (found > 1e-9) == bool((first != second).any())
-    assert found >= 0
-    assert math.isinf(found) == bool(((first > 0) & (second == 0)).any())
+    assert (result > 1e-9) == bool((first != second).any())
+    assert result >= 0
+    assert math.isinf(result) == bool(((first > 0) & (second == 0)).any())
 
 
 @settings(deadline=None)
@@ -91,9 +91,9 @@ def test_the_divergence_is_its_sum(pair: tuple[Reals, ...]) -> None:
 @settings(deadline=None)
 @given(distributions(2))
 def test_pinsker(pair: tuple[Reals, ...]) -> None:
-    found = compare_distributions(*pair)
-    assert found.pinsker <= found.kullback_leibler + ROUNDING
-    assert found.pinsker <= found.kullback_leibler_reversed + ROUNDING
+    result = compare_distributions(*pair)
+    assert result.pinsker <= result.kullback_leibler + ROUNDING
+    assert result.pinsker <= result.kullback_leibler_reversed + ROUNDING
 
 
 @settings(deadline=None)
@@ -131,9 +131,9 @@ def test_the_divergence_is_neither_symmetric_nor_under_the_triangle_inequality()
 @given(distributions(2))
 def test_cross_entropy_is_entropy_and_divergence(pair: tuple[Reals, ...]) -> None:
     first, second = pair
-    found = cross_entropy(first, second)
-    assert found == pytest.approx(entropy(first) + kullback_leibler(first, second), abs=1e-12)
-    assert found >= entropy(first) - ROUNDING >= -ROUNDING
+    result = cross_entropy(first, second)
+    assert result == pytest.approx(entropy(first) + kullback_leibler(first, second), abs=1e-12)
+    assert result >= entropy(first) - ROUNDING >= -ROUNDING
     assert cross_entropy(first, first) == pytest.approx(entropy(first), abs=ROUNDING)
 
 
@@ -169,22 +169,22 @@ def test_for_a_one_hot_target_cross_entropy_is_one_logarithm(
 @settings(deadline=None)
 @given(strategies.floats(0, 1), strategies.floats(0, 1))
 def test_on_two_outcomes_all_metrics_are_the_same_up_to_a_factor(p: float, q: float) -> None:
-    found = compare_distributions([p, 1 - p], [q, 1 - q])
+    result = compare_distributions([p, 1 - p], [q, 1 - q])
     gap = pytest.approx(abs(p - q), abs=1e-15)
-    assert found.l_infinity == gap
-    assert found.total_variation.value == gap
-    assert found.l1 / 2 == gap
-    assert found.l2 / math.sqrt(2) == gap
+    assert result.l_infinity == gap
+    assert result.total_variation.value == gap
+    assert result.l1 / 2 == gap
+    assert result.l2 / math.sqrt(2) == gap
 
 
 def test_the_comparison_holds_what_the_functions_return() -> None:
     first, second = [0.5, 0.25, 0.25], [0.25, 0.25, 0.5]
-    found = compare_distributions(first, second)
-    assert found.total_variation == total_variation(first, second)
-    assert found.kullback_leibler == kullback_leibler(first, second)
-    assert found.kullback_leibler_reversed == kullback_leibler(second, first)
-    assert found.cross_entropy == cross_entropy(first, second)
-    assert found.entropy == entropy(first)
+    result = compare_distributions(first, second)
+    assert result.total_variation == total_variation(first, second)
+    assert result.kullback_leibler == kullback_leibler(first, second)
+    assert result.kullback_leibler_reversed == kullback_leibler(second, first)
+    assert result.cross_entropy == cross_entropy(first, second)
+    assert result.entropy == entropy(first)
 
 
 @pytest.mark.parametrize(
@@ -332,8 +332,8 @@ def walk_of_pytorch(
 
 
 def assert_same_walk(rule: Rule, wanted: Reals, gradient: Gradient, start: Reals) -> None:
-    found = follow(rule, gradient, start, num_steps=STEPS)
-    numpy.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+    result = follow(rule, gradient, start, num_steps=STEPS)
+    numpy.testing.assert_allclose(result, wanted, rtol=1e-12, atol=1e-12)
 
 
 @settings(deadline=None, max_examples=20)

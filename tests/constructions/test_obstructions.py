@@ -25,27 +25,27 @@ from rankscope.errors import ConstructionError
 def test_no_polynomial_of_the_degree_is_nearer_than_the_lower_bound(
     degree: int, coefficients: list[float]
 ) -> None:
-    found = polynomial_barrier(lambda x: numpy.abs(x - 0.3), -1.0, 1.0, degree=degree)
+    result = polynomial_barrier(lambda x: numpy.abs(x - 0.3), -1.0, 1.0, degree=degree)
     rival = Polynomial(coefficients[: degree + 1])
-    error = numpy.abs(numpy.abs(found.points - 0.3) - rival(found.points)).max()
-    assert error >= found.lower
-    assert found.lower > 0
+    error = numpy.abs(numpy.abs(result.points - 0.3) - rival(result.points)).max()
+    assert error >= result.lower
+    assert result.lower > 0
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 12), st.floats(-0.9, 0.9))
 def test_the_bound_is_nearly_reached(degree: int, kink: float) -> None:
-    found = polynomial_barrier(lambda x: numpy.maximum(x - kink, 0.0), -1.0, 1.0, degree=degree)
-    assert found.lower <= found.measured <= 1.01 * found.lower + 1e-9
-    assert f"degree {degree}" in str(found)
+    result = polynomial_barrier(lambda x: numpy.maximum(x - kink, 0.0), -1.0, 1.0, degree=degree)
+    assert result.lower <= result.measured <= 1.01 * result.lower + 1e-9
+    assert f"degree {degree}" in str(result)
 
 
 def test_monic_powers_are_as_far_away_as_chebyshev_found() -> None:
     # The distance of x^(n+1) from polynomials of degree n on [-1, 1] is 2^-n.
     for degree in range(8):
         monic = Polynomial.basis(degree + 1)
-        found = polynomial_barrier(monic, -1.0, 1.0, degree=degree)
-        assert found.lower == pytest.approx(2.0**-degree, rel=1e-5)
+        result = polynomial_barrier(monic, -1.0, 1.0, degree=degree)
+        assert result.lower == pytest.approx(2.0**-degree, rel=1e-5)
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:
@@ -64,9 +64,9 @@ SQUARE = Box.of([-1.0, -1.0], [1.0, 1.0])
 
 
 def found_for_maximum() -> Obstruction:
-    found = find_obstruction(maximum_of_three(), SQUARE)
-    assert found is not None
-    return found
+    result = find_obstruction(maximum_of_three(), SQUARE)
+    assert result is not None
+    return result
 
 
 def test_the_example_is_the_maximum_of_zero_x_and_y() -> None:
@@ -91,8 +91,8 @@ def test_networks_with_one_hidden_layer_are_never_obstructed(width: int, seed: i
 @given(st.integers(0, 10**6))
 def test_what_is_found_for_deep_networks_is_verified(seed: int) -> None:
     network = random_network(2, 3, 3, 1, seed=seed)
-    found = find_obstruction(network, SQUARE)
-    assert found is None or verify_obstruction(network, found)
+    result = find_obstruction(network, SQUARE)
+    assert result is None or verify_obstruction(network, result)
 
 
 def test_most_deep_networks_are_obstructed() -> None:
@@ -101,8 +101,8 @@ def test_most_deep_networks_are_obstructed() -> None:
 
 
 def test_certificates_that_say_something_else_are_rejected() -> None:
-    network, found = maximum_of_three(), found_for_maximum()
-    first, second = found.first, found.second
+    network, result = maximum_of_three(), found_for_maximum()
+    first, second = result.first, result.second
     moved = replace(
         second, segment=((second.segment[0][0] + 1, second.segment[0][1]), second.segment[1])
     )

@@ -110,8 +110,8 @@ def test_each_activation_is_drawn_twice_and_named(tmp_path: Path) -> None:
 
 
 def test_dead_units_are_marked_and_only_they(tmp_path: Path) -> None:
-    found = DeadUnits((LayerUnits("first", (0.0, 0.5, 0.0)), LayerUnits("second", (1.0,))), 9)
-    text = draw_dead_units(found, tmp_path / "dead.svg").read_text("utf-8")
+    result = DeadUnits((LayerUnits("first", (0.0, 0.5, 0.0)), LayerUnits("second", (1.0,))), 9)
+    text = draw_dead_units(result, tmp_path / "dead.svg").read_text("utf-8")
     marks = [
         line for line in text.splitlines() if "<use" in line and f"fill: {SECOND.lower()}" in line
     ]
@@ -128,9 +128,9 @@ def test_one_colour_is_one_weight_and_white_is_zero() -> None:
     seen = set()
     for source in range(layer.weight.numel()):
         rows, columns = matrix.places(source).T
-        found = {tuple(colour) for colour in colours[rows, columns].tolist()}
-        assert len(found) == 1
-        seen |= found
+        results = {tuple(colour) for colour in colours[rows, columns].tolist()}
+        assert len(results) == 1
+        seen |= results
     assert len(seen) == layer.weight.numel()
     assert int((colours != 1).any(axis=2).sum()) == matrix.num_entries
 
@@ -241,8 +241,8 @@ def test_every_hidden_unit_is_drawn(tmp_path: Path) -> None:
 
 
 def test_an_approximation_shows_two_panels(tmp_path: Path) -> None:
-    found = approximate_on_interval(EXPONENTIAL, 0.0, 1.0, epsilon=0.1)
-    text = draw_approximation(found, EXPONENTIAL, tmp_path / "a.svg").read_text(encoding="utf-8")
+    result = approximate_on_interval(EXPONENTIAL, 0.0, 1.0, epsilon=0.1)
+    text = draw_approximation(result, EXPONENTIAL, tmp_path / "a.svg").read_text(encoding="utf-8")
     assert 'id="axes_2"' in text
 
 
@@ -255,8 +255,8 @@ def test_each_rival_of_the_sawtooth_is_a_line(tmp_path: Path) -> None:
 
 
 def test_a_barrier_is_drawn(tmp_path: Path) -> None:
-    found = polynomial_barrier(numpy.exp, 0.0, 1.0, degree=2)
-    assert draw_barrier(found, EXPONENTIAL, (0.0, 1.0), tmp_path / "a.png").stat().st_size > 0
+    result = polynomial_barrier(numpy.exp, 0.0, 1.0, degree=2)
+    assert draw_barrier(result, EXPONENTIAL, (0.0, 1.0), tmp_path / "a.png").stat().st_size > 0
 
 
 # Pictures regions.
@@ -266,19 +266,19 @@ SQUARE = Box.of([-1.0, -1.0], [1.0, 1.0])
 
 
 def test_there_is_a_polygon_for_each_pattern_and_a_colour_for_each_piece(tmp_path: Path) -> None:
-    found = regions_in_plane(maximum_of_three(), SQUARE)
-    text = draw_regions(found, tmp_path / "regions.svg").read_text(encoding="utf-8")
+    result = regions_in_plane(maximum_of_three(), SQUARE)
+    text = draw_regions(result, tmp_path / "regions.svg").read_text(encoding="utf-8")
     group = text[text.index('id="PolyCollection_1"') :]
     paths = re.findall(r'<path d="[^"]*" clip-path[^>]*fill: (#\w+)', group)
-    assert len(paths) == found.num_patterns
-    assert len(set(paths)) == found.num_affine_pieces
+    assert len(paths) == result.num_patterns
+    assert len(set(paths)) == result.num_affine_pieces
 
 
 def test_an_obstruction_adds_two_marks(tmp_path: Path) -> None:
-    found = regions_in_plane(maximum_of_three(), SQUARE)
+    result = regions_in_plane(maximum_of_three(), SQUARE)
     marked = find_obstruction(maximum_of_three(), SQUARE)
-    plain = draw_regions(found, tmp_path / "plain.svg", title="the same").read_text("utf-8")
-    path = draw_regions(found, tmp_path / "marked.svg", title="the same", obstruction=marked)
+    plain = draw_regions(result, tmp_path / "plain.svg", title="the same").read_text("utf-8")
+    path = draw_regions(result, tmp_path / "marked.svg", title="the same", obstruction=marked)
     thick = "stroke-width: 3.5"
     assert plain.count(thick) == 0
     assert path.read_text("utf-8").count(thick) == 2

@@ -56,9 +56,9 @@ def test_dropping_breakpoints_without_a_break_changes_nothing(function: Piecewis
 def test_a_function_through_points_passes_through_them(values: dict[float, float]) -> None:
     points = numpy.array(sorted(values))
     heights = numpy.array([values[point] for point in sorted(values)])
-    found = PiecewiseLinear.through(points, heights)
-    numpy.testing.assert_allclose(found(points), heights, atol=1e-12)
-    assert len(found.breakpoints) == len(points) - 2
+    result = PiecewiseLinear.through(points, heights)
+    numpy.testing.assert_allclose(result(points), heights, atol=1e-12)
+    assert len(result.breakpoints) == len(points) - 2
 
 
 def test_unsorted_breakpoints_are_refused() -> None:
@@ -115,11 +115,11 @@ def some_sum(numbers: list[Fraction], total: Fraction) -> bool:
 @given(st.lists(st.integers(-9, 9), max_size=7), st.integers(-20, 20))
 def test_a_subset_is_found_exactly_when_there_is_one(numbers: list[int], total: int) -> None:
     fractions = [Fraction(number, 3) for number in numbers]
-    found = subset_with_sum(fractions, Fraction(total, 3))
-    assert (found is not None) == some_sum(fractions, Fraction(total, 3))
-    if found is not None:
-        assert sum(fractions[place] for place in found) == Fraction(total, 3)
-        assert len(set(found)) == len(found)
+    result = subset_with_sum(fractions, Fraction(total, 3))
+    assert (result is not None) == some_sum(fractions, Fraction(total, 3))
+    if result is not None:
+        assert sum(fractions[place] for place in result) == Fraction(total, 3)
+        assert len(set(result)) == len(result)
 
 
 @settings(deadline=None)
@@ -129,14 +129,14 @@ def test_k_units_are_enough_exactly_when_minus_the_left_slope_is_a_sum_of_jumps(
 ) -> None:
     simple = function.simplified()
     count = len(simple.breakpoints)
-    found = fewest_units(function)
+    result = fewest_units(function)
     if count == 0:
-        assert found.lower == found.upper == (2 if simple.slopes[0] else 0)
+        assert result.lower == result.upper == (2 if simple.slopes[0] else 0)
         return
     jumps = [Fraction(jump) for jump in simple.jumps.tolist()]
     attained = some_sum(jumps, -Fraction(float(simple.slopes[0])))
-    assert found.lower == found.upper == count + (not attained)
-    assert (found.left_facing is not None) == attained
+    assert result.lower == result.upper == count + (not attained)
+    assert (result.left_facing is not None) == attained
 
 
 def test_slopes_are_taken_as_the_binary_numbers_that_they_are() -> None:
@@ -152,13 +152,13 @@ def test_twenty_breakpoints_are_searched_and_twenty_one_are_not() -> None:
     for count, lower, upper, searched in ((20, 20, 20, True), (21, 21, 22, False)):
         kinks = [float(place) for place in range(count)]
         slopes = [-float(2**place) for place in range(count, -1, -1)]
-        found = fewest_units(PiecewiseLinear.of(kinks, slopes))
-        assert (found.lower, found.upper, found.was_searched) == (
+        result = fewest_units(PiecewiseLinear.of(kinks, slopes))
+        assert (result.lower, result.upper, result.was_searched) == (
             lower + searched,
             upper + searched,
             searched,
         )
-    assert str(found) == "21 or 22 hidden units: more than 20 breakpoints"
+    assert str(result) == "21 or 22 hidden units: more than 20 breakpoints"
 
 
 # Hidden layer.
@@ -200,10 +200,10 @@ def test_the_network_with_fewest_units_equals_the_function(function: PiecewiseLi
 def test_reading_a_network_gives_back_its_function(function: PiecewiseLinear) -> None:
     simple = function.simplified()
     for build in (one_hidden_layer, with_fewest_units):
-        found = read_piecewise_linear(build(function))
-        assert (found.breakpoints == simple.breakpoints).all()
-        assert (found.slopes == simple.slopes).all()
-        assert (found(EIGHTHS) == function(EIGHTHS)).all()
+        result = read_piecewise_linear(build(function))
+        assert (result.breakpoints == simple.breakpoints).all()
+        assert (result.slopes == simple.slopes).all()
+        assert (result(EIGHTHS) == function(EIGHTHS)).all()
 
 
 @settings(deadline=None)
@@ -237,9 +237,9 @@ def test_exact_values_are_the_sums_of_units_in_fractions(width: int, seed: int) 
 def test_units_that_cancel_leave_no_breakpoint() -> None:
     hidden = DenseLayer(numpy.array([[2.0], [1.0], [0.0]]), numpy.array([-1.0, -0.5, 3.0]))
     network = relu_network([hidden, DenseLayer(numpy.array([[1.0, -2.0, 5.0]]), numpy.ones(1))])
-    found = read_piecewise_linear(network)
-    assert len(found.breakpoints) == 0
-    assert found(numpy.array([0.0, 7.0])).tolist() == [16.0, 16.0]
+    result = read_piecewise_linear(network)
+    assert len(result.breakpoints) == 0
+    assert result(numpy.array([0.0, 7.0])).tolist() == [16.0, 16.0]
 
 
 def test_too_many_breakpoints_to_search_are_refused() -> None:

@@ -90,13 +90,13 @@ def test_the_pieces_along_a_line_are_the_network(widths: list[int], inputs: int,
     network = random_network(inputs, *widths, 2, seed=seed)
     draw = numpy.random.default_rng(seed)
     start, direction = draw.standard_normal(inputs), draw.standard_normal(inputs)
-    found = regions_on_line(network, start, direction)
+    result = regions_on_line(network, start, direction)
     times = draw.uniform(-3, 3, 100)
     plain = evaluate(network, start + times[:, None] * direction)
     for output in (0, 1):
-        numpy.testing.assert_allclose(found.function(output)(times), plain[:, output], atol=1e-9)
-    assert found.num_affine_pieces <= found.num_patterns
-    assert found.num_patterns <= (product_upper_bound(num_inputs=1, widths=widths).value or 0)
+        numpy.testing.assert_allclose(result.function(output)(times), plain[:, output], atol=1e-9)
+    assert result.num_affine_pieces <= result.num_patterns
+    assert result.num_patterns <= (product_upper_bound(num_inputs=1, widths=widths).value or 0)
 
 
 @settings(deadline=None, max_examples=30)
@@ -116,11 +116,11 @@ def test_floats_and_fractions_count_alike(widths: list[int], seed: int) -> None:
 @given(WIDTHS, st.integers(0, 10**6))
 def test_patterns_are_those_of_a_dense_sample(widths: list[int], seed: int) -> None:
     network = random_network(1, *widths, 1, seed=seed)
-    found = regions_on_line(network, ends=(-2.0, 2.0))
+    result = regions_on_line(network, ends=(-2.0, 2.0))
     sampled = sampled_patterns(network, numpy.linspace(-2, 2, 1001)[:, None])
-    assert sampled <= {tuple(row) for row in found.patterns.tolist()}
-    if found.smallest_margin > 0.005:
-        assert len(sampled) == found.num_patterns
+    assert sampled <= {tuple(row) for row in result.patterns.tolist()}
+    if result.smallest_margin > 0.005:
+        assert len(sampled) == result.num_patterns
 
 
 @settings(deadline=None)
@@ -129,17 +129,17 @@ def test_the_affine_pieces_of_one_hidden_layer_are_those_read_off_its_units(
     function: PiecewiseLinear,
 ) -> None:
     network = one_hidden_layer(function)
-    found = regions_on_line(network, exactly=True)
-    assert found.num_affine_pieces == len(read_piecewise_linear(network).slopes)
-    assert (found.function().breakpoints == function.simplified().breakpoints).all()
+    result = regions_on_line(network, exactly=True)
+    assert result.num_affine_pieces == len(read_piecewise_linear(network).slopes)
+    assert (result.function().breakpoints == function.simplified().breakpoints).all()
 
 
 def test_patterns_that_change_nothing_are_not_affine_pieces() -> None:
     hidden = DenseLayer(numpy.array([[1.0], [1.0]]), numpy.array([0.0, -1.0]))
     network = relu_network([hidden, DenseLayer(numpy.array([[1.0, 0.0]]), numpy.zeros(1))])
-    found = regions_on_line(network)
-    assert (found.num_patterns, found.num_affine_pieces) == (3, 2)
-    assert found.smallest_margin == 1.0
+    result = regions_on_line(network)
+    assert (result.num_patterns, result.num_affine_pieces) == (3, 2)
+    assert result.smallest_margin == 1.0
 
 
 def test_lines_that_do_not_fit_are_refused() -> None:
@@ -214,11 +214,11 @@ UNIT_BOX = Box.of([-1.0, -1.0], [1.0, 1.0])
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_polygons_cover_the_box_and_carry_the_network(widths: list[int], seed: int) -> None:
     network = random_network(2, *widths, 2, seed=seed)
-    found = regions_in_plane(network, UNIT_BOX)
-    assert sum(region.polygon.area for region in found.regions) == pytest.approx(4.0)
-    assert len({region.pattern for region in found.regions}) == found.num_patterns
-    assert found.num_patterns <= (product_upper_bound(num_inputs=2, widths=widths).value or 0)
-    for region in found.regions:
+    result = regions_in_plane(network, UNIT_BOX)
+    assert sum(region.polygon.area for region in result.regions) == pytest.approx(4.0)
+    assert len({region.pattern for region in result.regions}) == result.num_patterns
+    assert result.num_patterns <= (product_upper_bound(num_inputs=2, widths=widths).value or 0)
+    for region in result.regions:
         corners = numpy.array(region.polygon.vertices)
         numpy.testing.assert_allclose(region.output(corners), evaluate(network, corners), atol=1e-9)
 
@@ -265,30 +265,30 @@ def test_every_pattern_of_a_dense_sample_is_found(width: int, seed: int) -> None
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=2), st.integers(0, 10**6))
 def test_neighbours_agree_on_the_edge_they_share(widths: list[int], seed: int) -> None:
-    found = regions_in_plane(random_network(2, *widths, 1, seed=seed), UNIT_BOX)
-    for pair in found.neighbours:
+    result = regions_in_plane(random_network(2, *widths, 1, seed=seed), UNIT_BOX)
+    for pair in result.neighbours:
         ends = numpy.array(pair.segment)
-        first, second = (found.regions[n].output(ends) for n in (pair.first, pair.second))
+        first, second = (result.regions[n].output(ends) for n in (pair.first, pair.second))
         numpy.testing.assert_allclose(first, second, atol=1e-8)
     # Regions are connected: the neighbours of a box's regions span all of them.
     reached, waiting = {0}, [0]
     while waiting:
         here = waiting.pop()
-        for pair in found.neighbours:
+        for pair in result.neighbours:
             if here in (pair.first, pair.second):
                 other = pair.second if here == pair.first else pair.first
                 if other not in reached:
                     reached.add(other)
                     waiting.append(other)
-    assert len(reached) == found.num_patterns
+    assert len(reached) == result.num_patterns
 
 
 def test_lines_that_nothing_listens_to_separate_patterns_but_no_pieces() -> None:
     hidden = DenseLayer(numpy.array([[1.0, 0.0], [0.0, 1.0]]), numpy.zeros(2))
     deaf = relu_network([hidden, DenseLayer(numpy.array([[1.0, 0.0]]), numpy.zeros(1))])
-    found = regions_in_plane(deaf, UNIT_BOX)
-    assert (found.num_patterns, found.num_affine_pieces) == (4, 2)
-    assert str(found).startswith("4 activation patterns, 2 affine pieces")
+    result = regions_in_plane(deaf, UNIT_BOX)
+    assert (result.num_patterns, result.num_affine_pieces) == (4, 2)
+    assert str(result).startswith("4 activation patterns, 2 affine pieces")
 
 
 def test_equal_functions_that_do_not_touch_are_two_pieces() -> None:
@@ -297,8 +297,8 @@ def test_equal_functions_that_do_not_touch_are_two_pieces() -> None:
         numpy.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), numpy.array([0.5, 0.0, -0.5])
     )
     hat = relu_network([hidden, DenseLayer(numpy.array([[1.0, -2.0, 1.0]]), numpy.zeros(1))])
-    found = regions_in_plane(hat, UNIT_BOX)
-    assert (found.num_patterns, found.num_affine_pieces) == (4, 4)
+    result = regions_in_plane(hat, UNIT_BOX)
+    assert (result.num_patterns, result.num_affine_pieces) == (4, 4)
 
 
 def test_other_dimensions_are_refused() -> None:

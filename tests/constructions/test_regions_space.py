@@ -26,9 +26,9 @@ from rankscope.errors import ConstructionError, TooLargeError
 
 def test_the_largest_ball_of_a_square_is_its_circle() -> None:
     normals = numpy.array([[1.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    found = largest_ball(normals, numpy.array([0.0, 1.0, 0.0, 0.5]))
-    assert found.radius == pytest.approx(0.25)
-    assert proves_interior(found, rational(normals), rational(numpy.array([0.0, 1.0, 0.0, 0.5])))
+    result = largest_ball(normals, numpy.array([0.0, 1.0, 0.0, 0.5]))
+    assert result.radius == pytest.approx(0.25)
+    assert proves_interior(result, rational(normals), rational(numpy.array([0.0, 1.0, 0.0, 0.5])))
 
 
 def test_an_unbounded_polyhedron_has_a_ball_of_radius_one() -> None:
@@ -40,17 +40,17 @@ def test_an_unbounded_polyhedron_has_a_ball_of_radius_one() -> None:
 def test_each_decision_has_a_proof_in_fractions(inputs: int, count: int, seed: int) -> None:
     draw = numpy.random.default_rng(seed)
     normals, offsets = draw.standard_normal((count, inputs)), draw.standard_normal(count) - 0.3
-    found = largest_ball(normals, offsets)
-    is_solid = found.radius > 1e-8
-    assert proves_interior(found, rational(normals), rational(offsets)) == is_solid
-    assert proves_empty(found, rational(normals), rational(offsets)) == (found.radius <= 0)
+    result = largest_ball(normals, offsets)
+    is_solid = result.radius > 1e-8
+    assert proves_interior(result, rational(normals), rational(offsets)) == is_solid
+    assert proves_empty(result, rational(normals), rational(offsets)) == (result.radius <= 0)
 
 
 def test_two_halves_that_only_touch_are_proved_to_have_no_interior() -> None:
     normals, offsets = numpy.array([[3.0, 1.0], [-3.0, -1.0]]), numpy.array([1.0, -1.0])
-    found = largest_ball(normals, offsets)
-    assert found.radius == pytest.approx(0.0, abs=1e-9)
-    assert proves_empty(found, rational(normals), rational(offsets))
+    result = largest_ball(normals, offsets)
+    assert result.radius == pytest.approx(0.0, abs=1e-9)
+    assert proves_empty(result, rational(normals), rational(offsets))
 
 
 def test_multipliers_that_do_not_combine_to_zero_prove_nothing() -> None:
@@ -81,12 +81,12 @@ def test_a_solver_that_gives_up_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_layer_in_general_position_has_zaslavskys_count(
     inputs: int, width: int, seed: int
 ) -> None:
-    found = regions_in_space(random_network(inputs, width, 1, seed=seed))
-    if found.smallest_margin > 1e-5:
+    result = regions_in_space(random_network(inputs, width, 1, seed=seed))
+    if result.smallest_margin > 1e-5:
         bound = zaslavsky_upper_bound(num_inputs=inputs, width=width)
-        assert found.num_patterns == bound.value
-        assert found.num_unproved == 0
-        assert found.largest_rejected < 0 or found.num_patterns == 2**width
+        assert result.num_patterns == bound.value
+        assert result.num_unproved == 0
+        assert result.largest_rejected < 0 or result.num_patterns == 2**width
 
 
 @settings(deadline=None, max_examples=10)
@@ -103,9 +103,9 @@ def test_a_line_is_a_space_of_one_dimension(widths: list[int], seed: int) -> Non
 @given(st.integers(1, 3), st.integers(0, 10**6))
 def test_every_pattern_of_a_dense_sample_is_found_once(width: int, seed: int) -> None:
     network = random_network(3, width, width, 1, seed=seed)
-    found = regions_in_space(network, Box.of([-1.0] * 3, [1.0] * 3))
+    result = regions_in_space(network, Box.of([-1.0] * 3, [1.0] * 3))
     sampled = sampled_patterns(network, points_in_square(3000, inputs=3, seed=seed))
-    patterns = [region.pattern for region in found.regions]
+    patterns = [region.pattern for region in result.regions]
     assert sampled <= set(patterns)
     assert len(set(patterns)) == len(patterns)
     assert len(patterns) <= (product_upper_bound(num_inputs=3, widths=[width] * 2).value or 0)
@@ -125,9 +125,9 @@ def test_units_that_nothing_listens_to_and_constant_units_are_no_pieces() -> Non
         numpy.array([0.0, 0.0, 1.0]),
     )
     deaf = relu_network([hidden, DenseLayer(numpy.array([[1.0, 0.0, 1.0]]), numpy.zeros(1))])
-    found = regions_in_space(deaf)
-    assert (found.num_patterns, found.num_affine_pieces) == (4, 2)
-    assert "proved in fractions" in str(found)
+    result = regions_in_space(deaf)
+    assert (result.num_patterns, result.num_affine_pieces) == (4, 2)
+    assert "proved in fractions" in str(result)
 
 
 def test_equal_functions_that_meet_in_an_edge_only_are_two_pieces() -> None:

@@ -85,10 +85,10 @@ def assert_is_the_matrix(layer: nn.Module, input_shape: tuple[int, ...]) -> None
     with torch.no_grad():
         zero = layer(torch.zeros(1, *input_shape, dtype=torch.float64)).flatten()
         columns = layer(inputs).flatten(1) - zero
-    found = shared_convolution(layer, input_shape)
-    numpy.testing.assert_array_equal(found.to_dense(), columns.numpy().T)
-    numpy.testing.assert_array_equal(found.bias, zero.numpy())
-    numpy.testing.assert_array_equal(as_matrix(layer, input_shape).toarray(), found.to_dense())
+    result = shared_convolution(layer, input_shape)
+    numpy.testing.assert_array_equal(result.to_dense(), columns.numpy().T)
+    numpy.testing.assert_array_equal(result.bias, zero.numpy())
+    numpy.testing.assert_array_equal(as_matrix(layer, input_shape).toarray(), result.to_dense())
 
 
 @strategies.composite
@@ -339,8 +339,8 @@ def test_a_graph_layer_is_the_kronecker_product(
     matrix = shared_graph_layer(adjacency, weight, bias)
     features = generator.normal(size=(nodes, inputs))
     wanted = numpy.einsum("ij,jb,ab->ia", adjacency, features, weight) + bias
-    found = matrix(features.reshape(1, -1)).reshape(nodes, outputs)
-    numpy.testing.assert_allclose(found, wanted, atol=1e-12)
+    result = matrix(features.reshape(1, -1)).reshape(nodes, outputs)
+    numpy.testing.assert_allclose(result, wanted, atol=1e-12)
     numpy.testing.assert_array_equal(matrix.to_dense(), numpy.kron(adjacency, weight))
 
 

@@ -119,15 +119,15 @@ def rows_of(errors: dict[str, list[float]]) -> list[Row]:
 
 def test_a_verdict_is_given_only_where_the_interval_allows() -> None:
     rows = rows_of({"2": [0.5, 0.51], "3": [0.3, 0.31], "4": [0.1, 0.11], "e": [0.2, 0.42]})
-    (found,) = differences(rows)
-    assert str(found["3 minus 2"]).endswith("(better)")
-    assert str(found["3 minus 4"]).endswith("(worse)")
-    assert str(found["3 minus e"]).endswith("(undecided)")
+    (result,) = differences(rows)
+    assert str(result["3 minus 2"]).endswith("(better)")
+    assert str(result["3 minus 4"]).endswith("(worse)")
+    assert str(result["3 minus e"]).endswith("(undecided)")
 
 
 def test_one_seed_gives_no_verdict() -> None:
-    (found,) = differences(rows_of({"2": [0.5], "3": [0.3]}))
-    assert found["3 minus 2"] is None
+    (result,) = differences(rows_of({"2": [0.5], "3": [0.3]}))
+    assert result["3 minus 2"] is None
 
 
 def test_every_group_gets_a_panel_with_a_line_for_each_degree() -> None:

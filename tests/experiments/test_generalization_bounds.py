@@ -46,9 +46,9 @@ def test_a_row_has_the_last_measurement_and_all_curves(row: Row) -> None:
 
 
 def test_a_summary_line_for_every_bound_says_how_it_goes_with_the_test_error(row: Row) -> None:
-    found = correlations([row, {**row, "seed": 1}])
-    assert [line["bound"] for line in found][:3] == ["triangle", "exact", "measured"]
-    assert all("10 points" in str(line["with the test error"]) for line in found)
+    result = correlations([row, {**row, "seed": 1}])
+    assert [line["bound"] for line in result][:3] == ["triangle", "exact", "measured"]
+    assert all("10 points" in str(line["with the test error"]) for line in result)
 
 
 def test_correlations_are_those_of_the_curves() -> None:
@@ -80,9 +80,9 @@ def test_noise_changes_what_is_learned_but_not_what_is_tested(tmp_path: Path) ->
     searches = {"triangle": Options(num_jacobians=2)}
     recipe = replace(ENTRY.recipe, epochs=4)
     noisy = replace(ENTRY, noise=1.0, recipe=recipe, searches=searches)
-    found = noisy.run(RunContext(tmp_path, None, 60.0))
-    assert found["samples"] == 20
-    assert isinstance(found["test error"], float)
+    result = noisy.run(RunContext(tmp_path, None, 60.0))
+    assert result["samples"] == 20
+    assert isinstance(result["test error"], float)
 
 
 # Bounds that hold, for networks in few bits.
@@ -141,8 +141,8 @@ def made(setting: str, parameters: int, bound: float) -> Row:
 
 def test_the_largest_setting_counts_only_if_all_its_seeds_are_below() -> None:
     rows = [made("a", 10, 0.2), made("a", 10, 0.4), made("b", 20, 0.3), made("b", 20, 0.6)]
-    (found,) = largest(rows)
-    assert (found["largest below 0.5"], found["its parameters"]) == ("a", 10)
-    assert found["largest bound of its seeds"] == 0.4
-    assert found["largest test error"] == 0.2
+    (result,) = largest(rows)
+    assert (result["largest below 0.5"], result["its parameters"]) == ("a", 10)
+    assert result["largest bound of its seeds"] == 0.4
+    assert result["largest test error"] == 0.2
     assert largest(rows[2:]) == [{"of": "made", "largest below 0.5": "none"}]

@@ -125,18 +125,18 @@ def test_the_copy_is_counted_and_compared_and_the_model_untouched(name: str) -> 
     model = build("digits")
     before = {key: value.clone() for key, value in model.state_dict().items()}
     compressed = compress_uniformly(DIGITS, model, FORMATS[name], 0.2)
-    found = compare(DIGITS, model, compressed)
-    assert found.dense == 13_824
+    result = compare(DIGITS, model, compressed)
+    assert result.dense == 13_824
     total = sum(parameter.numel() for parameter in model.parameters())
     after = sum(parameter.numel() for parameter in compressed.parameters())
-    assert found.kept == found.dense - (total - after)
-    assert 0.1 < found.share <= 0.2
-    assert 0 < found.error < 1
+    assert result.kept == result.dense - (total - after)
+    assert 0.1 < result.share <= 0.2
+    assert 0 < result.error < 1
     for key, value in model.state_dict().items():
         assert torch.equal(before[key], value)
 
 
 def test_a_network_beside_itself_keeps_everything_without_error() -> None:
     model = build("digits")
-    found = compare(DIGITS, model, model)
-    assert (found.kept, found.share, found.error) == (13_824, 1.0, 0.0)
+    result = compare(DIGITS, model, model)
+    assert (result.kept, result.share, result.error) == (13_824, 1.0, 0.0)

@@ -48,8 +48,8 @@ def entry_of(epochs: int, num_samples: int = 40) -> LipschitzEntry:
 
 
 def accuracies(row: Row, kind: str) -> list[float]:
-    found = [value for column, value in row.items() if column.startswith(kind)]
-    return [float(value) for value in found if isinstance(value, float)]
+    results = [value for column, value in row.items() if column.startswith(kind)]
+    return [float(value) for value in results if isinstance(value, float)]
 
 
 @pytest.mark.slow

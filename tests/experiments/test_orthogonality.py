@@ -110,11 +110,11 @@ def test_the_exponential_of_a_convolution_is_that_of_its_matrix() -> None:
 def test_matrices_are_made_orthogonal() -> None:
     wide = torch.randn(3, 7, dtype=torch.float64)
     identity = torch.eye(3, dtype=torch.float64)
-    found = orthogonalized(wide)
-    torch.testing.assert_close(found @ found.T, identity)
+    result = orthogonalized(wide)
+    torch.testing.assert_close(result @ result.T, identity)
     tall = bjorck(wide.T[None], 60)[0]
     torch.testing.assert_close(tall.T @ tall, identity)
-    torch.testing.assert_close(tall, found.T)
+    torch.testing.assert_close(tall, result.T)
 
 
 # Our layer keeps norms and gradients, and the table says who else does.

@@ -89,10 +89,10 @@ def test_correlations_are_over_settings_and_leave_pretrained_models_out() -> Non
     entropies = [0.3, 0.9, 0.1, 0.7, 0.5, 0.2, 0.8, 0.6]
     rows = [row(n, seed, entropy) for n, entropy in enumerate(entropies) for seed in (0, 1)]
     pretrained: Row = {"setting": "p", "seed": None, "entanglement entropy": 0.4}
-    found = correlation_rows([*rows, pretrained])
-    assert len(found) == 6
-    assert {answer["settings"] for answer in found} == {8}
-    perfect = [answer for answer in found if answer["measure"] == "entanglement entropy"]
+    result = correlation_rows([*rows, pretrained])
+    assert len(result) == 6
+    assert {answer["settings"] for answer in result} == {8}
+    perfect = [answer for answer in result if answer["measure"] == "entanglement entropy"]
     assert [answer["correlation with loss"] for answer in perfect] == [-1.0] * 3
 
 

@@ -434,11 +434,11 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def test_the_environment_names_versions_and_threads() -> None:
-    found = environment()
-    versions = found["versions"]
+    result = environment()
+    versions = result["versions"]
     assert isinstance(versions, dict)
     assert versions["torch"] == torch.__version__
-    assert found["threads"] == torch.get_num_threads()
+    assert result["threads"] == torch.get_num_threads()
 
 
 def test_a_commit_is_marked_when_its_files_were_changed(tmp_path: Path) -> None:

@@ -210,9 +210,9 @@ def test_pixels_are_scored_in_bits(pixels: PixelInput, tmp_path: Path) -> None:
 
 def test_images_are_averaged_over_squares() -> None:
     image = torch.arange(16.0).reshape(1, 1, 4, 4).expand(1, 3, 4, 4).byte()
-    found = PixelTask(side=2)._intensities(image)
+    result = PixelTask(side=2)._intensities(image)
     # Means of 0 1 4 5, of 2 3 6 7 and so on, halves to the even number.
-    assert found[0, :, 0].tolist() == [2, 4, 10, 12]
+    assert result[0, :, 0].tolist() == [2, 4, 10, 12]
     with pytest.raises(ExperimentError, match="4 pixels in a row cannot be averaged to 3"):
         PixelTask(side=3)._intensities(image)
 
@@ -266,10 +266,10 @@ def test_depths_are_compared_at_equal_parameters() -> None:
 
 
 def test_heads_are_compared_at_equal_parameters_below_at_and_above_the_width() -> None:
-    found = sequences(HEAD_BOTTLENECK)
-    for entry in found:
+    result = sequences(HEAD_BOTTLENECK)
+    for entry in result:
         assert entry.shape.squares == pytest.approx(SIZE, rel=0.02)
-    ratios = [entry.shape.attention.num_channels / entry.shape.width for entry in found]
+    ratios = [entry.shape.attention.num_channels / entry.shape.width for entry in result]
     assert min(ratios) < 0.5 < 1 < 2 < max(ratios)
     assert 1.0 in ratios
 
@@ -334,16 +334,16 @@ def test_two_lines_over_the_logarithm_cross_where_they_meet(at: float, slope: fl
     sizes = [math.exp(place) for place in (1, 3, 5, 7, 9)]
     shallow = {size: 1.0 - 0.1 * math.log(size) for size in sizes}
     deep = {size: loss - slope * (math.log(size) - at) for size, loss in shallow.items()}
-    found = crossing(shallow, deep)
-    assert found is not None
-    assert math.log(found) == pytest.approx(at)
+    result = crossing(shallow, deep)
+    assert result is not None
+    assert math.log(result) == pytest.approx(at)
 
 
 def test_sizes_need_not_be_the_same() -> None:
     shallow = {math.e: 1.0, math.e**5: 1.0}
     deep = {math.e**2: 2.0, math.e**4: 0.0}
-    found = crossing(shallow, deep)
-    assert found == pytest.approx(math.e**3)
+    result = crossing(shallow, deep)
+    assert result == pytest.approx(math.e**3)
 
 
 def test_without_a_change_of_places_there_is_no_crossing() -> None:
@@ -366,15 +366,15 @@ def test_rows_say_what_means_seeds_and_law_say() -> None:
         row(2, 1000, 0.5, 0),
         row(2, 1000, 1.1, 1),  # this seed has no crossing
     ]
-    (found,) = crossing_rows([*rows, {"depth": 2, "setting": "exact", "seed": None}])
-    assert found["depths"] == "1 and 2"
+    (result,) = crossing_rows([*rows, {"depth": 2, "setting": "exact", "seed": None}])
+    assert result["depths"] == "1 and 2"
     # Means: 0.5 above at 10, 0.2 below at 1000.
-    assert found["deeper is better from"] == pytest.approx(10 * 100 ** (5 / 7))
-    assert found["of seeds, lowest"] == found["of seeds, highest"] == pytest.approx(100)
-    assert found["seeds with a crossing"] == "1 of 2"
-    assert found["deeper better at smallest size"] == "no"
-    assert found["deeper better at largest size"] == "yes"
-    assert found["law, border of the shallower"] == LEVINE.parameters(1)
+    assert result["deeper is better from"] == pytest.approx(10 * 100 ** (5 / 7))
+    assert result["of seeds, lowest"] == result["of seeds, highest"] == pytest.approx(100)
+    assert result["seeds with a crossing"] == "1 of 2"
+    assert result["deeper better at smallest size"] == "no"
+    assert result["deeper better at largest size"] == "yes"
+    assert result["law, border of the shallower"] == LEVINE.parameters(1)
 
 
 # Bottleneck gains.

@@ -73,9 +73,9 @@ columns = st.integers(0, 2**32 - 1).map(
 @settings(deadline=None)
 @given(columns)
 def test_without_controls_it_is_spearmans(values: numpy.ndarray) -> None:
-    found = partial_correlation(values[0].tolist(), values[1].tolist(), [])
-    assert found.value == pytest.approx(spearmanr(values[0], values[1]).statistic)
-    assert found.low <= found.value <= found.high
+    result = partial_correlation(values[0].tolist(), values[1].tolist(), [])
+    assert result.value == pytest.approx(spearmanr(values[0], values[1]).statistic)
+    assert result.low <= result.value <= result.high
 
 
 @settings(deadline=None)
@@ -88,10 +88,10 @@ def test_with_one_control_it_is_the_textbook_formula(values: numpy.ndarray) -> N
         for first, second in ((one, two), (one, three), (two, three))
     )
     wanted = (r12 - r13 * r23) / math.sqrt((1 - r13**2) * (1 - r23**2))
-    found = partial_correlation(one, two, [three])
-    assert found.value == pytest.approx(wanted)
+    result = partial_correlation(one, two, [three])
+    assert result.value == pytest.approx(wanted)
     # Fisher's interval is even around the value on his scale, and 12 - 1 - 3 points are free.
-    assert math.atanh(found.high) - math.atanh(found.value) == pytest.approx(1.959964 / 8**0.5)
+    assert math.atanh(result.high) - math.atanh(result.value) == pytest.approx(1.959964 / 8**0.5)
 
 
 def test_what_a_control_explains_goes_with_nothing() -> None:

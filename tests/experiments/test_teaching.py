@@ -78,10 +78,10 @@ def test_rows_have_different_names() -> None:
 
 
 def test_without_help_noise_is_learned_by_heart() -> None:
-    found = train(Regularizer(), steps=300)
-    assert found.train_losses[-1] < 0.01 < min(found.test_losses)
-    assert found.kept == len(found.steps) - 1
-    assert found.steps[-1] == 300
+    result = train(Regularizer(), steps=300)
+    assert result.train_losses[-1] < 0.01 < min(result.test_losses)
+    assert result.kept == len(result.steps) - 1
+    assert result.steps[-1] == 300
 
 
 def test_weight_decay_is_the_l2_penalty() -> None:

@@ -41,8 +41,8 @@ def test_coefficients_are_those_of_the_exact_network_of_the_same_cores() -> None
             parameter.copy_(torch.from_numpy(core).reshape(parameter.shape))
     words = list(product(range(2), repeat=4))
     values = train(torch.eye(2, dtype=torch.float64)[torch.tensor(words)]).detach()
-    found = torch.from_numpy(coefficients(first, inner, last, 4)).double()
-    torch.testing.assert_close(found, values.reshape(2, 2, 2, 2))
+    result = torch.from_numpy(coefficients(first, inner, last, 4)).double()
+    torch.testing.assert_close(result, values.reshape(2, 2, 2, 2))
 
 
 @pytest.mark.parametrize("order", [2, 4, 6])

@@ -31,9 +31,9 @@ def test_every_image_is_a_window_of_the_padded_one_or_its_mirror(
             for down in range(2 * padding + 1)
             for across in range(2 * padding + 1)
         ]
-        found = [torch.equal(changed[number], window) for window in windows]
+        results = [torch.equal(changed[number], window) for window in windows]
         mirrored = [torch.equal(changed[number], window.flip(2)) for window in windows]
-        assert any(found) or any(mirrored)
+        assert any(results) or any(mirrored)
 
 
 def test_all_shifts_and_both_directions_occur() -> None:

@@ -29,8 +29,8 @@ def test_it_is_its_formula(seed: int, margin: float) -> None:
         for other in range(5)
         if other != label
     )
-    found = MarginLoss(margin)(nn.Identity(), Batch(logits, labels))
-    torch.testing.assert_close(found, torch.tensor(lacking / 3, dtype=torch.float64))
+    result = MarginLoss(margin)(nn.Identity(), Batch(logits, labels))
+    torch.testing.assert_close(result, torch.tensor(lacking / 3, dtype=torch.float64))
 
 
 def test_a_network_trained_with_it_is_right_by_the_margin() -> None:
@@ -114,13 +114,13 @@ def test_a_network_trained_with_it_withstands_what_breaks_the_usual_one() -> Non
 
 def test_a_run_is_repeated_to_the_bit() -> None:
     data = TensorData(batch_of(8).inputs, batch_of(8).targets)
-    found = []
+    results = []
     for _ in range(2):
         model = linear_model()
         nn.init.zeros_(model.bias)
         fit(model, AdversarialLoss(Threat(0.1, L2()), steps=2), data, Recipe(epochs=2))
-        found.append(model.weight.detach())
-    assert torch.equal(*found)
+        results.append(model.weight.detach())
+    assert torch.equal(*results)
 
 
 def test_no_steps_are_refused() -> None:

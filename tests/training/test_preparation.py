@@ -30,8 +30,8 @@ def trained(epochs: int, folder: Path | None = None) -> list[dict[str, float]]:
 
 
 def test_scores_are_taken_after_every_third_epoch_and_the_last() -> None:
-    found = [number for number, scores in enumerate(trained(8), start=1) if scores]
-    assert found == [3, 6, 8]
+    results = [number for number, scores in enumerate(trained(8), start=1) if scores]
+    assert results == [3, 6, 8]
 
 
 def test_a_run_that_goes_on_scores_the_same_epochs(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ def test_vectors_come_in_the_order_of_the_sentences_whatever_the_batches() -> No
     sentences = ["abcd", "a", "bb", "zyxwv", "ca"]
     expected = torch.stack([model(letters([s]))[0].mean(dim=0) for s in sentences])
     for batch_size in (1, 2, 64):
-        found = sentence_vectors(model, letters, sentences, batch_size=batch_size)
-        torch.testing.assert_close(found, expected)
+        result = sentence_vectors(model, letters, sentences, batch_size=batch_size)
+        torch.testing.assert_close(result, expected)
 
 
 def test_the_correlation_is_that_of_ranks() -> None:

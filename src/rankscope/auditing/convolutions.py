@@ -51,14 +51,14 @@ def geometries(module: nn.Module) -> dict[str, Geometry]:
         >>> geometries(nn.Sequential(nn.Conv2d(4, 8, 3, stride=2, groups=2)))
         {'0.weight': Geometry(stride=2, dilation=1, groups=2)}
     """
-    found = {}
+    results = {}
     for name, part in module.named_modules():
         if isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             strides, dilations = set(part.stride), set(part.dilation)
             if len(strides) == len(dilations) == 1:
                 place = f"{name}.weight" if name else "weight"
-                found[place] = Geometry(strides.pop(), dilations.pop(), part.groups)
-    return found
+                results[place] = Geometry(strides.pop(), dilations.pop(), part.groups)
+    return results
 
 
 def image_side(shape: tuple[int, ...], geometry: Geometry, wanted: int | None = None) -> int:

@@ -2,11 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
-
-import numpy
-from jaxtyping import Float
-from numpy import ndarray
+from dataclasses import dataclass
 
 # Directions are tried from the right upwards, then around; distances from near to far.
 DIRECTIONS = (0, 45, 315, 135, 225, 180, 90, 270, 22, 338, 158, 202, 67, 113, 247, 293)
@@ -36,15 +32,24 @@ class Box:
         """Its point nearest to another point."""
         return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
 
-    def overlap(self, other: "Box") -> float:
-        """Area that two rectangles share."""
-        width = min(self.right, other.right) - max(self.left, other.left)
-        height = min(self.top, other.top) - max(self.bottom, other.bottom)
-        return max(0.0, width) * max(0.0, height)
+    def overlap(self, others: Sequence["Box"]) -> float:
+        """Area that it shares with others, one by one."""
+        area = 0.0
+        # Plain comparisons: pages must not wait for numpy, and there are hundreds of others.
+        for other in others:
+            if (
+                other.left < self.right
+                and self.left < other.right
+                and other.bottom < self.top
+                and self.bottom < other.top
+            ):
+                width = min(self.right, other.right) - max(self.left, other.left)
+                area += width * (min(self.top, other.top) - max(self.bottom, other.bottom))
+        return area
 
     def outside(self, frame: "Box") -> float:
         """Area of it that lies outside a frame."""
-        return (self.right - self.left) * (self.top - self.bottom) - self.overlap(frame)
+        return (self.right - self.left) * (self.top - self.bottom) - self.overlap((frame,))
 
 
 def place_labels(
@@ -53,7 +58,7 @@ def place_labels(
     frame: Box,
     *,
     gap: float,
-    obstacles: Float[ndarray, "count 4"] | None = None,
+    obstacles: Sequence[Box] = (),
 ) -> tuple[Box, ...]:
     """A rectangle for the label of every point: the first free one around it, or the least bad.
 
@@ -62,35 +67,30 @@ def place_labels(
         sizes: width and height of each label, in pixels.
         frame: where labels may lie.
         gap: distance of a label from its point, and room around points, in pixels.
-        obstacles: what labels should not lie on: left, bottom, right and top of each.
+        obstacles: what labels should not lie on.
 
     Example:
         >>> frame = Box(0.0, 0.0, 100.0, 100.0)
         >>> first, second = place_labels([(50.0, 50.0)] * 2, [(20.0, 10.0)] * 2, frame, gap=5.0)
-        >>> first.overlap(second)
+        >>> first.overlap([second])
         0.0
     """
-    rows = [astuple(Box.around(x, y, (gap, gap))) for x, y in points]
-    taken = numpy.array(rows) if obstacles is None else numpy.vstack([obstacles, rows])
+    taken = [*obstacles, *(Box.around(x, y, (gap, gap)) for x, y in points)]
     placed: list[Box] = []
     for point, size in zip(points, sizes, strict=True):
-        boxes = list(_candidates(point, size, gap))
-        corners = numpy.array([astuple(box) for box in boxes])
-        outside = [box.outside(frame) for box in boxes]
-        costs = outside + shared_areas(corners, taken).sum(axis=1)
-        placed.append(boxes[int(costs.argmin())])
-        taken = numpy.vstack([taken, astuple(placed[-1])])
+        placed.append(_best(_candidates(point, size, gap), frame, taken))
+        taken.append(placed[-1])
     return tuple(placed)
 
 
-def shared_areas(
-    boxes: Float[ndarray, "count 4"], others: Float[ndarray, "others 4"]
-) -> Float[ndarray, "count others"]:
-    """Area that each box shares with each other one."""
-    low = numpy.maximum(boxes[:, None, :2], others[None, :, :2])
-    high = numpy.minimum(boxes[:, None, 2:], others[None, :, 2:])
-    areas: ndarray = numpy.maximum(high - low, 0.0).prod(axis=2)
-    return areas
+def _best(candidates: Iterator[Box], frame: Box, taken: Sequence[Box]) -> Box:
+    """The first that covers nothing and lies in the frame; else the first that is least bad."""
+    costs: dict[Box, float] = {}
+    for box in candidates:
+        costs[box] = box.outside(frame) + box.overlap(taken)
+        if costs[box] == 0:
+            return box
+    return min(costs, key=costs.__getitem__)
 
 
 def _candidates(point: tuple[float, float], size: tuple[float, float], gap: float) -> Iterator[Box]:

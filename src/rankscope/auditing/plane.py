@@ -2,27 +2,18 @@
 
 A `Plane` says what is shown. `Plane.marks` lays it out once, in pixels from the top left: lines,
 dots and labels, each with a role. A page gets the marks as SVG, where the roles are classes of its
-style sheet; a file gets the same marks through matplotlib. The same plan gives the same bytes.
+style sheet; a file gets the same marks through matplotlib, see `plan_picture`.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from html import escape
-from pathlib import Path
-from typing import Any
-
-import numpy
-from jaxtyping import Float
-from numpy import ndarray
 
 from rankscope.auditing.bisection import Number
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.label_places import Box, place_labels, shared_areas
+from rankscope.auditing.label_places import Box, place_labels
 from rankscope.auditing.law import LEVINE, SQUARES_PER_BLOCK, DepthLaw, parameters_in_blocks
-from rankscope.auditing.plan import Plan
-from rankscope.diagrams.pictures.figure_file import write_figure
-from rankscope.diagrams.pictures.themes import LIGHT
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 14.0, 44.0  # margins around the frame
 TITLE, LEGEND_LINE = 22.0, 16.0  # heights, where there are any
@@ -247,8 +238,8 @@ class Plane:
             yield Line("limit", tuple((x, y) for x in steps))
 
     def _names(
-        self, axes: Axes, obstacles: Float[ndarray, "count 4"], font_size: float
-    ) -> tuple[list[Line], list[Label], Float[ndarray, "taken 4"]]:
+        self, axes: Axes, obstacles: Sequence[Box], font_size: float
+    ) -> tuple[list[Line], list[Label], Sequence[Box]]:
         """Labels clear of each other and of what is drawn, and lines to those that are far."""
         named = [point for point in self.points if point.name]
         places = [axes.place(point.depth, point.width) for point in named]
@@ -260,13 +251,12 @@ class Plane:
             end = box.nearest(*place)
             if math.dist(place, end) > FAR * GAP:
                 leaders.append(Line("leader", (place, end)))
-        taken = numpy.vstack([obstacles, *(astuple(box) for box in boxes)])
-        return leaders, labels, taken
+        return leaders, labels, (*obstacles, *boxes)
 
     def _side(
         self,
         axes: Axes,
-        taken: Float[ndarray, "count 4"],
+        taken: Sequence[Box],
         text: tuple[str, float],
         *,
         is_left: bool,
@@ -280,8 +270,7 @@ class Plane:
             edge = _across(axes, self.law, middle + (height if is_left else -height))
             center = edge + (-1 if is_left else 1) * (2 * GAP + width / 2)
             box = Box.around(center, middle, (width, height))
-            covered = float(shared_areas(numpy.array([astuple(box)]), taken).sum())
-            if covered == 0 and box.outside(frame) < SLIVER:
+            if box.overlap(taken) == 0 and box.outside(frame) < SLIVER:
                 yield Label("regime", box.center, text[0])
                 return
 
@@ -302,36 +291,6 @@ class Plane:
                 5, ("limit", f"embedding rank {self.limit:,}: bounds ignore width above it")
             )
         return tuple(rows)
-
-
-def plane_of_plan(plan: Plan) -> Plane:
-    """A plan with its alternatives and the models it is compared with."""
-    shapes = [plan.shape, *(model.shape for model in plan.compared)]
-    deepest = 1.15 * max(*(float(shape.depth) for shape in shapes), plan.law_depth.high)
-    others = [row.shape for row in plan.alternatives if row.shape.depth <= deepest]
-    widths = [shape.width for shape in (*shapes, *others)]
-    what = "parameters in all" if plan.budget.is_total else "parameters without embeddings"
-    size = _short(plan.budget.parameters)
-    points = [
-        Point("alternative", row.shape.depth, row.shape.width)
-        for row in plan.alternatives
-        if not row.is_planned
-    ]
-    points += [
-        Point("compared", model.shape.depth, model.shape.width, model.name)
-        for model in plan.compared
-    ]
-    name = f"{plan.depth:,} x {plan.width:,}"
-    return Plane(
-        (deepest, min(widths) / 2, 2.0 * max(widths)),
-        plan.law,
-        plan.budget.width,
-        (Point("planned", plan.depth, plan.width, name), *points),
-        title=f"{plan.depth:,} blocks of width {plan.width:,} for {size} {what}",
-        limit=plan.budget.embedding.limit,
-        budget=f"budget of {size} parameters",
-        has_theorem=True,
-    )
 
 
 @dataclass(frozen=True)
@@ -384,6 +343,9 @@ def place_model(configuration: Configuration, law: DepthLaw = LEVINE) -> PlacedM
     return PlacedModel(plane, description, caption)
 
 
+PAGE_FONT_SIZE = 13.0  # of the style sheet
+
+
 def to_svg(plane: Plane, size: tuple[float, float], description: str) -> str:
     """An `<svg>` for a page, whose style sheet knows the roles of the marks as classes."""
     drawn = "\n".join(map(_svg, plane.marks(size, font_size=PAGE_FONT_SIZE)))
@@ -391,80 +353,6 @@ def to_svg(plane: Plane, size: tuple[float, float], description: str) -> str:
         f'<svg viewBox="0 0 {size[0]:.0f} {size[1]:.0f}" role="img" '
         f'aria-label="{escape(description)}">\n{drawn}\n</svg>'
     )
-
-
-def draw_plan(plan: Plan, path: Path | str) -> Path:
-    """Draw the depth-width plane of a plan to a .svg, .pdf or .png file.
-
-    Raises:
-        OutputError: if the ending is none of these, or the file cannot be written.
-        MissingExtraError: if matplotlib is not installed.
-    """
-    return write_figure(path, lambda: _figure(plane_of_plan(plan)), what="a plan")
-
-
-FILE_SIZE, FILE_FONT_SIZE = (560.0, 470.0), 8.0  # points
-PAGE_FONT_SIZE = 13.0  # of the style sheet
-_INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")
-_ACCENT, _LAW = LIGHT.wire("cut").color, LIGHT.shape("parameter").stroke
-_BUDGET, _THEOREM = LIGHT.shape("core").stroke, LIGHT.shape("convolution").stroke
-# How matplotlib draws each role; a page has its style sheet.
-_LINES: dict[str, dict[str, Any]] = {
-    "axis": {"color": _MUTED, "linewidth": 0.8},
-    "grid": {"color": _MUTED, "alpha": 0.15, "linewidth": 0.6},
-    "theorem-side": {"color": LIGHT.shape("barrier").fill},
-    "theorem": {"color": _THEOREM, "linewidth": 1.2, "linestyle": (0, (1, 1.5))},
-    "band": {"color": LIGHT.shape("parameter").fill},
-    "law": {"color": _LAW, "linewidth": 1.8},
-    "law outside": {"color": _LAW, "linewidth": 1.8, "linestyle": "--"},
-    "equal": {"color": _BUDGET, "linewidth": 1.2},
-    "limit": {"color": _MUTED, "linewidth": 1.2, "linestyle": "-."},
-    "leader": {"color": _MUTED, "linewidth": 0.7},
-}
-_DOTS: dict[str, dict[str, Any]] = {
-    "alternative": {"marker": "o", "color": _BUDGET, "markersize": 3},
-    "compared": {"marker": "o", "color": _INK, "markersize": 6, "markeredgecolor": "white"},
-    "planned": {"marker": "*", "color": _ACCENT, "markersize": 15, "markeredgecolor": "white"},
-}
-_FONT_SIZES = {"title": 10.5, "name": 9.0, "tick": 8.5}
-_COLORS = {"title": _INK, "name": _INK, "legend": _INK, "regime": _LAW, "mark planned": _ACCENT}
-_ALIGNED = {"start": "left", "middle": "center", "end": "right"}
-
-
-# Matplotlib's classes can only be named where it is imported; hence Any.
-def _figure(plane: Plane) -> Any:
-    """The marks in an area whose units are points, without axes of its own."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    width, height = FILE_SIZE
-    figure = Figure(figsize=(width / 72, height / 72), facecolor=LIGHT.background)
-    FigureCanvasAgg(figure)
-    area = figure.add_axes((0, 0, 1, 1))
-    area.set_axis_off()
-    area.set_xlim(0, width)
-    area.set_ylim(height, 0)
-    for order, mark in enumerate(plane.marks(FILE_SIZE, font_size=FILE_FONT_SIZE)):
-        match mark:
-            case Line(is_closed=True):
-                style = {**_LINES[mark.role], "linewidth": 0}
-                area.fill(*zip(*mark.places, strict=True), zorder=order, **style)
-            case Line():
-                area.plot(*zip(*mark.places, strict=True), zorder=order, **_LINES[mark.role])
-            case Dot():
-                area.plot(*mark.place, zorder=order, linestyle="none", **_DOTS[mark.role])
-            case Label():
-                area.text(
-                    *mark.place,
-                    mark.text,
-                    color=_COLORS.get(mark.role, _INK if "mark" in mark.role else _MUTED),
-                    fontsize=_FONT_SIZES.get(mark.role, FILE_FONT_SIZE),
-                    ha=_ALIGNED[mark.anchor],
-                    va="center",
-                    rotation=90 if mark.is_upright else 0,
-                    zorder=order,
-                )
-    return figure
 
 
 def _svg(mark: Mark) -> str:
@@ -511,11 +399,12 @@ def _width_ticks(axes: Axes) -> list[int]:
     return [2**power for power in powers[:: 1 if len(powers) <= 8 else 2] if power >= 0]
 
 
-def _boxes_along(lines: Sequence[Line], dots: Sequence[Dot]) -> Float[ndarray, "count 4"]:
+def _boxes_along(lines: Sequence[Line], dots: Sequence[Dot]) -> list[Box]:
     """Small boxes along every line and point, which labels keep clear of."""
-    places = [place for line in lines for place in line.places] + [dot.place for dot in dots]
-    points = numpy.array(places)
-    return numpy.hstack([points - LINE_ROOM / 2, points + LINE_ROOM / 2])
+    # A line has a place for nearly every pixel; every third is enough.
+    places = [place for line in lines for place in line.places[::3]]
+    places += [dot.place for dot in dots]
+    return [Box.around(x, y, (LINE_ROOM, LINE_ROOM)) for x, y in places]
 
 
 def _text_size(text: str, font_size: float) -> tuple[float, float]:
@@ -536,21 +425,10 @@ def _drawn_legend(
     for number, (role, text) in enumerate(rows):
         x = 14.0 + (number % 2) * size[0] * 0.52
         y = axes.frame.top + BOTTOM + 2.0 + LEGEND_LINE * (number // 2)
-        if role in _DOTS:
+        if role == "planned":
             yield Dot(role, (x + 11.0, y))
         else:
             thick = 4.0 if role == "band" else 0.0
             corners = ((x, y - thick), (x + 22.0, y - thick), (x + 22.0, y + thick), (x, y + thick))
             yield Line(role, corners if thick else corners[:2], is_closed=bool(thick))
         yield Label("legend", (x + 28.0, y), text, "start")
-
-
-def _short(number: float) -> str:
-    """A number as people say it.
-
-    Example:
-        >>> _short(1.739e11), _short(49_152.0)
-        ('173.9e9', '49.15e3')
-    """
-    power = max(0, math.floor(math.log10(number) / 3) * 3)
-    return f"{number / 10**power:.4g}" + (f"e{power}" if power else "")

@@ -71,7 +71,7 @@ def run(
         compare=_models([*(compare or ()), *(more or ())]),
     )
     if output is not None:
-        from rankscope.auditing.plane import draw_plan
+        from rankscope.auditing.plan_picture import draw_plan
 
         draw_plan(planned, output)
     if as_json:

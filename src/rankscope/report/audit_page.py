@@ -60,8 +60,8 @@ def _summary(audit: Audit) -> str:
         (sum(finding.severity is severity for finding in audit.findings), severity.name.lower())
         for severity in sorted(Severity, reverse=True)
     ]
-    found = [f"{count} {WORDS[name][count > 1]}" for count, name in counts if count]
-    return ", ".join(found) or "no findings"
+    results = [f"{count} {WORDS[name][count > 1]}" for count, name in counts if count]
+    return ", ".join(results) or "no findings"
 
 
 def _plane(audit: Audit) -> str:

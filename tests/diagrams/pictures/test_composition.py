@@ -5,7 +5,7 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout import Hints, Side, View, lay_out
 from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.pictures.composition import WIDEST_LINE, compose, equation, sign_text
+from rankscope.diagrams.pictures.composition import WIDEST_LINE, compose, sign_text
 from rankscope.diagrams.pictures.geometry import lint
 from rankscope.diagrams.pictures.scene import Scene
 from rankscope.errors import LayoutError
@@ -78,17 +78,6 @@ def test_a_wide_sum_is_broken_into_lines() -> None:
     scene = compose(low_rank(*[1.0] * 12))
     assert scene.box[2] - scene.box[0] <= WIDEST_LINE
     assert len({shape.y for shape in scene.shapes}) > 1
-    assert lint(scene) == ()
-
-
-def test_an_equation_has_both_sides_on_one_line() -> None:
-    whole = matrix("AB", role=Role.RESULT)
-    scene = equation(product(), whole)
-    assert texts(scene, "caption") == ["$=$"]
-    assert {shape.y for shape in scene.shapes} == {0.0}
-    assert [shape.name for shape in scene.shapes] == ["left:A", "left:B", "right:AB"]
-    assert scene.description == f"{describe(product())} It equals: {describe(whole)}"
-    assert scene.title == "Matrix product"
     assert lint(scene) == ()
 
 

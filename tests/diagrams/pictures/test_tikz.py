@@ -9,7 +9,7 @@ import pytest
 from rankscope.diagrams.pictures.mathtext import place_label
 from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire
 from rankscope.diagrams.pictures.themes import DARK, LIGHT, THEMES, Theme
-from rankscope.diagrams.pictures.tikz import to_tikz, to_tikz_document
+from rankscope.diagrams.pictures.tikz import to_tikz
 
 LABELS = (
     "$R_{17}$",
@@ -113,17 +113,15 @@ def test_a_title_with_a_line_break_stays_in_its_comment(gallery: Scene) -> None:
     assert text.encode("utf-8")
 
 
-def test_the_document_needs_nothing_but_stock_packages(gallery: Scene) -> None:
-    text = to_tikz_document(gallery)
-    assert re.findall(r"\\usepackage\{(.*?)\}", text) == ["amsmath,amssymb"]
-    assert text.startswith(r"\documentclass[tikz,border=0pt]{standalone}")
-    assert to_tikz(gallery) in text
-    assert text.endswith("\\end{document}\n")
+def document(picture: str) -> str:
+    """A page of the picture's size, of stock packages only."""
+    head = r"\documentclass[tikz,border=0pt]{standalone}\usepackage{amsmath,amssymb}"
+    return f"{head}\n\\begin{{document}}\n{picture}\\end{{document}}\n"
 
 
 # The checks above do not need LaTeX; this one proves them where it is installed.
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_pdflatex_compiles_every_style_and_every_label(gallery: Scene, tmp_path: Path) -> None:
     extra = labelled(*LABELS).shifted(0.0, 600.0)
-    pdf = compile_to_pdf(to_tikz_document(gallery.joined([extra]), DARK), tmp_path)
+    pdf = compile_to_pdf(document(to_tikz(gallery.joined([extra]), DARK)), tmp_path)
     assert pdf.startswith(b"%PDF")

@@ -17,7 +17,7 @@ from rankscope.diagrams.pictures.raster import to_pdf, to_png
 from rankscope.diagrams.pictures.scene import Scene
 from rankscope.diagrams.pictures.svg import to_svg
 from rankscope.diagrams.pictures.themes import THEMES
-from rankscope.diagrams.pictures.tikz import to_tikz, to_tikz_document
+from rankscope.diagrams.pictures.tikz import to_tikz
 
 CHILD = """
 import hashlib, pickle, sys
@@ -91,7 +91,9 @@ def test_pdf_and_png_show_the_same_picture(gallery: Scene, tmp_path: Path) -> No
     reason="pdflatex or pdftoppm is not installed",
 )
 def test_tikz_shows_the_same_picture_in_the_fonts_of_latex(gallery: Scene, tmp_path: Path) -> None:
-    (tmp_path / "picture.tex").write_text(to_tikz_document(gallery), encoding="utf-8")
+    head = r"\documentclass[tikz,border=0pt]{standalone}\usepackage{amsmath,amssymb}"
+    text = f"{head}\n\\begin{{document}}\n{to_tikz(gallery)}\\end{{document}}\n"
+    (tmp_path / "picture.tex").write_text(text, encoding="utf-8")
     command = ["pdflatex", "-interaction=batchmode", "-halt-on-error", "picture.tex"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     drawn, printed = greys(to_png(gallery)), rasterized(tmp_path / "picture.pdf")

@@ -33,13 +33,6 @@ def compose(drawable: Drawable, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW
     return _titled(scene, drawable)
 
 
-def equation(left: Drawable, right: Drawable, view: View = PLAIN_VIEW) -> Scene:
-    """Two pictures with an equals sign between them, as in A B = AB."""
-    sides = (named(compose(left, view=view), "left"), named(compose(right, view=view), "right"))
-    scene = _titled(beside((sides[0], sign("="), sides[1])), left)
-    return replace(scene, description=f"{describe(left)} It equals: {describe(right)}")
-
-
 def _titled(scene: Scene, drawable: Drawable) -> Scene:
     return replace(
         scene,

@@ -40,24 +40,6 @@ def to_tikz(scene: Scene, theme: Theme = LIGHT) -> str:
     return _Writer(scene, theme).picture()
 
 
-def to_tikz_document(scene: Scene, theme: Theme = LIGHT) -> str:
-    """Write a scene as a document of one page, of the size of the picture.
-
-    Raises:
-        DiagramError: if a label cannot be read.
-        LayoutError: if the theme does not know a style.
-    """
-    return "\n".join(
-        (
-            r"\documentclass[tikz,border=0pt]{standalone}",
-            r"\usepackage{amsmath,amssymb}",
-            r"\begin{document}",
-            to_tikz(scene, theme) + r"\end{document}",
-            "",
-        )
-    )
-
-
 class _Writer:
     """Collects the colours of one picture while its lines are written."""
 
