@@ -7,8 +7,7 @@ from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.network import Drawable, as_network, diagrams_of
 from rankscope.diagrams.plan import RegionPlan
 from rankscope.diagrams.running.arrays import arrays_of
-from rankscope.diagrams.running.schedule import Schedule
-from rankscope.diagrams.running.scheduling import schedule
+from rankscope.diagrams.running.schedule import Schedule, schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
 
 Positions = tuple[tuple[int, ...], ...]

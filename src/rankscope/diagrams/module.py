@@ -1,18 +1,19 @@
-"""A drawable as a real `nn.Module` that carries out its contraction plan."""
+"""A drawable as a real `nn.Module` that runs the lines of its source."""
 
+import linecache
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import Drawable
 from rankscope.diagrams.running.arrays import Array
-from rankscope.diagrams.running.execution import carry_out, prepare
-from rankscope.diagrams.running.identifiers import identifiers
-from rankscope.diagrams.running.schedule import Schedule
-from rankscope.diagrams.running.scheduling import schedule
+from rankscope.diagrams.running.schedule import Schedule, schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.source import class_name, identifiers, needs_like, write_source
 from rankscope.errors import DiagramError, SizeError
 
 
@@ -20,30 +21,28 @@ class DiagramModule(nn.Module):
     """A drawable that runs.
 
     Each parameter array is a parameter of the module, and `array_names` says which array a
-    parameter's name stands for. Call it with the inputs in the order of `input_names`, or with
-    some of them by name.
+    parameter's name stands for. `source` is the Python file whose `forward` it runs. Call it with
+    the inputs in the order of `input_names`, or with some of them by name.
     """
 
-    _like: Tensor
+    _run: Callable[..., Tensor]
 
     def __init__(self, planned: Schedule, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.schedule = planned
-        self.input_names = tuple(array.name for array in planned.arrays if array.is_input)
-        own = [array.name for array in planned.arrays if not array.is_input]
-        self.array_names = {plain: name for name, plain in identifiers(own).items()}
+        self.input_names = tuple(array.name for array in planned.inputs)
+        own = identifiers(array.name for array in planned.parameters)
+        self.array_names = {plain: name for name, plain in own.items()}
         for plain, name in self.array_names.items():
             self.register_parameter(plain, nn.Parameter(parameters[name]))
-        # What a constant without any neighbour takes its precision and its device from.
-        like = next(self.parameters(), torch.empty(0, dtype=torch.get_default_dtype()))
-        self.register_buffer("_like", like.detach().new_zeros(()), persistent=False)
-        self._lines = prepare(planned)
-        self._inputs = planned.arrays[: planned.num_inputs]
-        self._shapes = tuple(
-            tuple(reader.shape for reader in array.whole) if not array.sliced else ()
-            for array in self._inputs
-        )
-        self._room = [None] * len(planned.operations)
+        if needs_like(planned):
+            self.register_buffer("_like", torch.zeros(()), persistent=False)
+        stored = [tuple(parameters[array.name].shape) for array in planned.parameters]
+        self.source = write_source(planned, stored)
+        self._run = compiled_forward(self.source, class_name(planned.name))
+        # By input: the shape that the lines expect, and all that a caller may give.
+        self._inputs = planned.inputs
+        self._shapes = tuple(None if array.sliced else array.shape for array in self._inputs)
 
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """The value of the drawable.
@@ -53,19 +52,27 @@ class DiagramModule(nn.Module):
                 the diagram picks with it.
             SizeError: if an input has another shape than the diagram says.
         """
-        given = inputs if not named else self._in_order(inputs, named)
+        given = list(inputs) if not named else self._in_order(inputs, named)
         if len(given) != len(self._inputs):
             raise DiagramError(
                 f"{self.schedule.name!r} takes {len(self._inputs)} inputs "
                 f"({', '.join(self.input_names) or 'none'}), got {len(given)}."
             )
-        for array, shapes, value in zip(self._inputs, self._shapes, given, strict=True):
+        for place, (array, shape) in enumerate(zip(self._inputs, self._shapes, strict=True)):
             # Almost always one comparison; the rest finds the words for what is wrong.
-            if value.shape not in shapes or array.is_integer:
-                check_array(array, value)
-        parameters = [getattr(self, plain) for plain in self.array_names]
-        values: list[Tensor | None] = [*given, *parameters, *self._room, self._like]
-        return carry_out(self._lines, values, self.schedule.result)
+            if given[place].shape != shape or array.is_integer:
+                check_array(array, given[place])
+                # Nodes that read one array in several shapes allow each of them.
+                given[place] = given[place] if shape is None else given[place].reshape(shape)
+        return self._run(self, *given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled code is made again from its text, so that a module can be copied and saved.
+        return {key: value for key, value in self.__dict__.items() if key != "_run"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._run = compiled_forward(self.source, class_name(self.schedule.name))
 
     def _in_order(self, inputs: tuple[Tensor, ...], named: Mapping[str, Tensor]) -> list[Tensor]:
         rest = self.input_names[len(inputs) :]
@@ -83,6 +90,19 @@ class DiagramModule(nn.Module):
             f"{self.schedule.name!r}, inputs={self.input_names}, parameters={count:,}, "
             f"operations={len(self.schedule.operations)}"
         )
+
+
+@lru_cache(maxsize=256)
+def compiled_forward(source: str, name: str) -> Callable[..., Tensor]:
+    """The `forward` of the class in a file that `write_source` has written."""
+    path = f"<rankscope {name} {abs(hash(source)):x}>"
+    # So that a traceback shows the line.
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    # Without a name of its own: torch.compile would import the module of that name.
+    names: dict[str, Any] = {}
+    exec(compile(source, path, "exec"), names)
+    forward: Callable[..., Tensor] = names[name].forward
+    return forward
 
 
 def to_module(
@@ -122,7 +142,7 @@ def to_module(
         ContractionError: if a region cannot be contracted.
     """
     planned = schedule(drawable, method)
-    wanted = [array for array in planned.arrays if not array.is_input]
+    wanted = planned.parameters
     if arrays is None:
         return DiagramModule(planned, {a.name: _random(a, generator, dtype) for a in wanted})
     missing = [array.name for array in wanted if array.name not in arrays]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.diagrams.running.identifiers import MODULE_ATTRIBUTES, identifiers
+from rankscope.diagrams.source import MODULE_ATTRIBUTES, identifiers
 
 
 @given(st.lists(st.text(max_size=6), unique=True, max_size=12))

@@ -15,7 +15,7 @@ from rankscope.diagrams.running.schedule import (
     Scale,
     Spread,
 )
-from rankscope.diagrams.running.scheduling import schedule
+from rankscope.diagrams.running.schedule import schedule
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 
