@@ -4,11 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rankscope.diagrams.functions import Function
+from rankscope.diagrams.network import Word
 from rankscope.diagrams.running import schedule
 from rankscope.diagrams.running.activations import apply_function, causal_mask
 from rankscope.diagrams.running.axes import Indices, Shape, grouped, single
@@ -59,7 +61,9 @@ def prepare(planned: schedule.Schedule) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def carry_out(lines: Sequence[Line], values: list[Tensor | None], result: int) -> Tensor:
+def carry_out(
+    lines: Sequence[Line], values: list[Tensor | None], results: tuple[int, ...]
+) -> tuple[Tensor, ...]:
     """Carry out prepared operations on a list that starts with the arrays.
 
     Values are dropped right after their last use, so that no more is alive than was planned.
@@ -68,8 +72,8 @@ def carry_out(lines: Sequence[Line], values: list[Tensor | None], result: int) -
         values[line.target] = line.run(*[values[source] for source in line.sources])
         for value in line.last_uses:
             values[value] = None
-    finished = values[result]
-    assert finished is not None, "the result is never dropped"
+    finished = tuple(value for value in (values[result] for result in results) if value is not None)
+    assert len(finished) == len(results), "results are never dropped"
     return finished
 
 
@@ -213,6 +217,56 @@ def _(operation: schedule.Apply, shapes: Shapes) -> Run:
 @prepared.register
 def _(operation: schedule.Add, shapes: Shapes) -> Run:
     return Adding(operation.coefficients)
+
+
+@dataclass(frozen=True)
+class Invoking:
+    """An operator of PyTorch on tensors and plain values."""
+
+    function: Callable[..., Any]
+    arguments: tuple[tuple[str, schedule.Argument], ...]
+
+    def __call__(self, *sources: Tensor) -> Any:
+        def given(value: schedule.Argument) -> Any:
+            match value:
+                case schedule.Source(place=place):
+                    return sources[place]
+                case Word():
+                    return named(value)
+                case tuple():
+                    return [given(each) for each in value]
+                case _:
+                    return value
+
+        return self.function(**{name: given(value) for name, value in self.arguments})
+
+
+def named(word: Word) -> Any:
+    """What a name of PyTorch stands for."""
+    return torch.device(word.text) if word.kind == "device" else getattr(torch, word.text)
+
+
+@dataclass(frozen=True)
+class Taking:
+    """One of several results."""
+
+    place: int
+
+    def __call__(self, values: Any) -> Any:
+        return values[self.place]
+
+
+@prepared.register
+def _(operation: schedule.Invoke, shapes: Shapes) -> Run:
+    function = torch.ops
+    for word in operation.function.split(".")[2:]:
+        function = getattr(function, word)
+    return Invoking(function, operation.arguments)
+
+
+@prepared.register
+def _(operation: schedule.Item, shapes: Shapes) -> Run:
+    return Taking(operation.place)
 
 
 def _sizes(inputs: tuple[Indices, ...], shapes: Shapes) -> dict[str, int]:

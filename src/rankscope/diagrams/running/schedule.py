@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from rankscope.diagrams.functions import Function
+from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import Convolution
 from rankscope.diagrams.running.arrays import Array
 
@@ -132,6 +133,50 @@ class Add(Operation):
 
 
 @dataclass(frozen=True)
+class Source:
+    """An argument that is a tensor: its place among the sources of a call."""
+
+    place: int
+
+
+# What a call may be given: tensors, names of PyTorch, plain values, and tuples of them.
+Argument = Source | Word | bool | int | float | str | None | tuple["Argument", ...]
+
+
+@dataclass(frozen=True)
+class Invoke(Operation):
+    """An operator of PyTorch that is no contraction.
+
+    Args:
+        function: its full name, `torch.ops.…`.
+        arguments: by name, in order.
+        others: shapes of the results after the first, if it returns several; each is then taken
+            by an `Item`.
+    """
+
+    function: str
+    arguments: tuple[tuple[str, Argument], ...]
+    others: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def stored_entries(self) -> int | None:
+        """All its results together."""
+        return sum(math.prod(shape) for shape in (self.shape, *(self.others or ())))
+
+
+@dataclass(frozen=True)
+class Item(Operation):
+    """One of several results of a call."""
+
+    place: int
+
+    @property
+    def stored_entries(self) -> int | None:
+        """The call stores them."""
+        return None
+
+
+@dataclass(frozen=True)
 class Schedule:
     """Operations in order.
 
@@ -149,6 +194,7 @@ class Schedule:
     labels: tuple[str, ...]
     last_uses: tuple[tuple[int, ...], ...]
     result: int
+    results: tuple[int, ...] = ()
 
     @property
     def num_values(self) -> int:

@@ -6,15 +6,27 @@ from dataclasses import dataclass
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Body, Drawable, Sum, as_network
+from rankscope.diagrams.network import (
+    Argument,
+    Box,
+    Call,
+    Drawable,
+    Reference,
+    Step,
+    Sum,
+    flattened,
+)
 from rankscope.diagrams.parts import Node, Role
 from rankscope.diagrams.plan import Contraction, RegionPlan
+from rankscope.diagrams.running import schedule as schedule_lines
 from rankscope.diagrams.running.arrays import arrays_of, reader_of
 from rankscope.diagrams.running.schedule import (
     Add,
     Apply,
     Convolve,
     Fill,
+    Invoke,
+    Item,
     Mask,
     Multiply,
     Operation,
@@ -51,17 +63,21 @@ def schedule(drawable: Drawable, method: Method = AUTOMATIC) -> Schedule:
         ContractionError: if a region cannot be contracted.
     """
     writer = _Writer(drawable, method)
-    network = as_network(drawable)
+    network = flattened(drawable)
     for step in network.steps:
-        writer.made[step.name] = writer.body(step.body, step.name)
-    result = writer.made[network.steps[-1].name]
+        writer.step(step)
+    results = tuple(
+        writer.made[name] if name in writer.made else writer.found[name] for name in network.results
+    )
+    result = results[0]
     return Schedule(
         drawable.name,
         writer.arrays,
         tuple(writer.operations),
         tuple(writer.labels),
-        _last_uses(tuple(writer.operations), len(writer.arrays), result),
+        _last_uses(tuple(writer.operations), len(writer.arrays), results),
         result,
+        results,
     )
 
 
@@ -92,7 +108,59 @@ class _Writer:
         self.labels.append(label)
         return operation.target
 
-    def body(self, body: Body, label: str) -> int:
+    def step(self, step: Step) -> None:
+        """All lines of a step."""
+        if isinstance(step.body, Call):
+            for name, value in zip(step.arrays, self.call(step.body, step.name), strict=True):
+                self.made[name] = value
+        else:
+            assert not isinstance(step.body, Box), "boxes are opened first"
+            self.made[step.name] = self.body(step.body, step.name)
+
+    def call(self, call: Call, label: str) -> list[int]:
+        """The lines of a call: what it takes in the shapes it wants, and what it makes."""
+        sources: list[int] = []
+
+        def argument(value: Argument) -> schedule_lines.Argument:
+            if isinstance(value, tuple):
+                return tuple(argument(each) for each in value)
+            if not isinstance(value, Reference):
+                return value
+            node = call.diagram.node_by_name[value.node]
+            is_made = node.role is Role.DATA and node.source in self.made
+            place = self.made[node.source] if is_made else self.found[node.source]
+            sources.append(self.view(place, None, value.shape, node.name))
+            return schedule_lines.Source(len(sources) - 1)
+
+        arguments = tuple((name, argument(value)) for name, value in call.arguments)
+        first, *others = call.shapes
+        is_several = len(call.shapes) > 1
+        made = self.write(
+            Invoke(
+                self.next,
+                tuple(sources),
+                first,
+                call.function,
+                arguments,
+                tuple(others) if is_several else None,
+            ),
+            label,
+        )
+        if not is_several:
+            return [made]
+        return [
+            self.write(Item(self.next, (made,), shape, place), f"{label} {place}")
+            for place, shape in enumerate(call.shapes)
+        ]
+
+    def view(self, source: int, rows: tuple[int, int] | None, shape: Shape, label: str) -> int:
+        """The line in which an array is looked at in a shape, or an earlier one that does that."""
+        key = (source, rows, shape)
+        if key not in self.views:
+            self.views[key] = self.write(Read(self.next, (source,), shape, rows), label)
+        return self.views[key]
+
+    def body(self, body: Diagram | Sum, label: str) -> int:
         """All lines of a diagram or of a sum."""
         if not isinstance(body, Sum):
             return _DiagramWriter(self, body).write(label)
@@ -116,12 +184,7 @@ class _Writer:
         is_made = node.role is Role.DATA and node.source in self.made
         source = self.made[node.source] if is_made else self.found[node.source]
         reader = reader_of(node, sizes)
-        key = (source, reader.rows, reader.shape)
-        if key not in self.views:
-            self.views[key] = self.write(
-                Read(self.next, (source,), reader.shape, reader.rows), node.name
-            )
-        return self.views[key]
+        return self.view(source, reader.rows, reader.shape, node.name)
 
 
 class _DiagramWriter:
@@ -269,7 +332,7 @@ class _DiagramWriter:
 
 
 def _last_uses(
-    operations: tuple[Operation, ...], num_arrays: int, result: int
+    operations: tuple[Operation, ...], num_arrays: int, results: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...]:
     """What each operation is the last to use; arrays belong to the caller and the result stays."""
     last: dict[int, int] = {}
@@ -279,6 +342,6 @@ def _last_uses(
             last[source] = place
     found: list[list[int]] = [[] for _ in operations]
     for value, place in last.items():
-        if value >= num_arrays and value != result:
+        if value >= num_arrays and value not in results:
             found[place].append(value)
     return tuple(tuple(sorted(values)) for values in found)
