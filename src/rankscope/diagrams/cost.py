@@ -139,7 +139,8 @@ def cost(drawable: Drawable, method: Method = AUTOMATIC) -> Cost:
     return Cost(
         drawable.name,
         parameters,
-        sum(region.flops for region in regions),
+        sum(region.flops for region in regions)
+        + sum(step.body.operations for step in network.steps if isinstance(step.body, Call)),
         max((region.largest_intermediate for region in regions), default=0),
         peak_memory(schedule(network, method)),
         regions,

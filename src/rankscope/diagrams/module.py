@@ -246,8 +246,8 @@ def check_array(array: Array, value: Tensor) -> None:
 
 
 def _check_rows(array: Array, shape: tuple[int, ...]) -> None:
-    width = array.sliced[0].row_entries
-    if not shape or shape[0] < array.num_rows or math.prod(shape[1:]) != width:
+    width, entries = array.sliced[0].row_entries, math.prod(shape)
+    if entries % width or entries // width < array.num_rows:
         raise SizeError(
             f"Array {array.name!r} must have at least {array.num_rows} rows of {width:,} entries, "
             f"got shape {shape}."

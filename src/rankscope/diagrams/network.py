@@ -96,6 +96,7 @@ class Call:
         shapes: of the arrays it makes.
         is_exact: it moves numbers or is linear in them (a slice, a concatenation, padding), so
             that only its picture is short; otherwise it is *opaque*.
+        operations: additions and multiplications that it takes, where that is known.
         title: for people.
 
     Raises:
@@ -108,6 +109,7 @@ class Call:
     diagram: Diagram
     shapes: tuple[Shape, ...]
     is_exact: bool = False
+    operations: int = 0
     title: str | None = None
 
     def __post_init__(self) -> None:
@@ -340,6 +342,8 @@ def _opened(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 def _entries_read(shape: tuple[int | None, ...], node: Node) -> int | None:
     """How many entries of an array of this shape a node reads: all, or those of its rows."""
+    if node.rows is not None and shape[:1] == (1,):
+        return None  # Rows are then counted along a later axis.
     start, stop = node.rows or (0, shape[0] if shape else 1)
     sizes = (None if stop is None else stop - start, *shape[1:])
     known = [size for size in sizes if size is not None]

@@ -178,6 +178,7 @@ CALL = record(
         "diagram": DIAGRAM,
         "shapes": sequence(SHAPE),
         "is_exact": BOOLEAN,
+        "operations": INTEGER,
         "title": optional(TEXT),
     },
 )

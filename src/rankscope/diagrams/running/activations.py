@@ -1,5 +1,6 @@
 """The functions of a barrier, carried out in PyTorch."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -47,7 +48,14 @@ def causal_mask(value: Tensor, query: int, key: int) -> Tensor:
 
 def apply_function(function: Function, value: Tensor, over: Positions) -> Tensor:
     """Apply a function with its options; `over` are the positions it normalizes."""
-    return ACTIVATIONS[function.name](function, value, over)
+    if function.name in ACTIVATIONS:
+        return ACTIVATIONS[function.name](function, value, over)
+    options = {key: function.option(key) for key, _ in function.recipe.options}
+    given = {key: repr(option).replace("inf", "math.inf") for key, option in options.items()}
+    known = {"torch": torch, "F": F, "math": math, "value": value}
+    # A line of our own table, the same that is printed.
+    made: Tensor = eval(function.recipe.source.format(over=over, **given), known)  # noqa: S307
+    return made
 
 
 def _number(function: Function, key: str) -> float:
