@@ -1,10 +1,11 @@
 """What a drawable costs: parameters, operations, and memory, counted from its own plan."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.network import Drawable, as_network, diagrams_of
+from rankscope.diagrams.network import Call, Drawable, diagrams_of, flattened
 from rankscope.diagrams.plan import RegionPlan
 from rankscope.diagrams.running.arrays import arrays_of
 from rankscope.diagrams.running.schedule import Schedule, schedule
@@ -49,6 +50,8 @@ class Cost:
             inputs and parameters all along, and every product until its last use.
         regions: one row for each region, in the order they are computed.
         method: how the order was chosen.
+        opaque: operators that are no contraction and cost nothing here, each with how often it
+            is called.
     """
 
     name: str
@@ -58,6 +61,12 @@ class Cost:
     peak_memory: int
     regions: tuple[RegionCost, ...]
     method: str
+    opaque: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def num_opaque(self) -> int:
+        """How many steps are no contraction, and so not counted."""
+        return sum(count for _, count in self.opaque)
 
     @property
     def path(self) -> tuple[Positions, ...]:
@@ -65,8 +74,13 @@ class Cost:
         return tuple(region.path for region in self.regions)
 
     def __str__(self) -> str:
+        opaque = ""
+        if self.opaque:
+            kinds = ", ".join(f"{kind} × {count}" for kind, count in self.opaque)
+            steps = "step" if self.num_opaque == 1 else "steps"
+            opaque = f" and {self.num_opaque} opaque {steps} ({kinds})"
         return (
-            f"{self.name}: {self.parameters:,} parameters, {self.flops:,} operations, "
+            f"{self.name}: {self.parameters:,} parameters, {self.flops:,} operations{opaque}, "
             f"largest intermediate {self.largest_intermediate:,}, "
             f"peak memory {self.peak_memory:,} entries [{self.method}]"
         )
@@ -82,6 +96,7 @@ class Cost:
             "path": [[list(positions) for positions in path] for path in self.path],
             "regions": [region.to_dict() for region in self.regions],
             "method": self.method,
+            "opaque": dict(self.opaque),
         }
 
 
@@ -106,21 +121,30 @@ def cost(drawable: Drawable, method: Method = AUTOMATIC) -> Cost:
         DiagramError: if a node can be given no values.
         ContractionError: if a region cannot be contracted.
     """
-    parameters = sum(array.entries for array in arrays_of(drawable) if not array.is_input)
+    network = flattened(drawable)
+    opaque = Counter(
+        step.body.kind
+        for step in network.steps
+        if isinstance(step.body, Call) and not step.body.is_exact
+    )
+    parameters = sum(array.entries for array in arrays_of(drawable) if array.is_parameter)
     regions = tuple(
         _region_cost(step.name, diagram.name, region)
-        for step in as_network(drawable).steps
+        for step in network.steps
+        if not isinstance(step.body, Call)
         for diagram in diagrams_of(step.body)
         for region in plan_contraction(diagram, method).regions
     )
     return Cost(
         drawable.name,
         parameters,
-        sum(region.flops for region in regions),
-        max(region.largest_intermediate for region in regions),
-        peak_memory(schedule(drawable, method)),
+        sum(region.flops for region in regions)
+        + sum(step.body.operations for step in network.steps if isinstance(step.body, Call)),
+        max((region.largest_intermediate for region in regions), default=0),
+        peak_memory(schedule(network, method)),
         regions,
         repr(method),
+        tuple(opaque.items()),
     )
 
 
@@ -148,9 +172,10 @@ def _last_use_of_owner(planned: Schedule, owner: dict[int, int]) -> list[list[in
     for place, operation in enumerate(planned.operations):
         for value in (operation.target, *operation.sources):
             last[owner[value]] = place
+    kept = {owner[value] for value in planned.results}
     found: list[list[int]] = [[] for _ in planned.operations]
     for value, place in last.items():
-        if value >= len(planned.arrays) and value != owner[planned.result]:
+        if value >= len(planned.arrays) and value not in kept:
             found[place].append(value)
     return found
 

@@ -2,18 +2,25 @@
 
 import linecache
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.network import Drawable
+from rankscope.diagrams.network import Constant, Drawable, Structure, as_network
 from rankscope.diagrams.running.arrays import Array
 from rankscope.diagrams.running.schedule import Schedule, schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
-from rankscope.diagrams.source import class_name, identifiers, needs_like, write_source
+from rankscope.diagrams.source import (
+    Stored,
+    class_name,
+    identifiers,
+    needs_like,
+    write_source,
+)
 from rankscope.errors import DiagramError, SizeError
 
 
@@ -25,34 +32,51 @@ class DiagramModule(nn.Module):
     the inputs in the order of `input_names`, or with some of them by name.
     """
 
-    _run: Callable[..., Tensor]
+    _run: Callable[..., Any]
 
-    def __init__(self, planned: Schedule, parameters: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        planned: Schedule,
+        arrays: Mapping[str, Tensor],
+        structure: Structure | None = None,
+    ) -> None:
         super().__init__()
         self.schedule = planned
+        self.structure = structure
         self.input_names = tuple(array.name for array in planned.inputs)
-        own = identifiers(array.name for array in planned.parameters)
+        own = identifiers(array.name for array in planned.stored)
         self.array_names = {plain: name for name, plain in own.items()}
-        for plain, name in self.array_names.items():
-            self.register_parameter(plain, nn.Parameter(parameters[name]))
+        for array in planned.stored:
+            value = arrays[array.name]
+            if array.is_parameter and value.is_floating_point():
+                self.register_parameter(own[array.name], nn.Parameter(value))
+            else:
+                self.register_buffer(own[array.name], value)
         if needs_like(planned):
             self.register_buffer("_like", torch.zeros(()), persistent=False)
-        stored = [tuple(parameters[array.name].shape) for array in planned.parameters]
-        self.source = write_source(planned, stored)
+        self.source = write_source(planned, [_stored(arrays[a.name]) for a in planned.stored])
         self._run = compiled_forward(self.source, class_name(planned.name))
-        # By input: the shape that the lines expect, and all that a caller may give.
+        # By input, the shape that the lines expect; None if they take more than one.
         self._inputs = planned.inputs
-        self._shapes = tuple(None if array.sliced else array.shape for array in self._inputs)
+        self._shapes = tuple(
+            array.shape if array.readers and not array.sliced else None for array in self._inputs
+        )
 
-    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
-        """The value of the drawable.
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """The value of the drawable, in the structure of what it was read from.
+
+        Inputs inside tuples, lists and dicts are taken in order. What is no tensor (None, flags,
+        numbers) is as it was when a module was read, and is not looked at.
 
         Raises:
             DiagramError: if an input is missing, given twice or unknown, or is not integer where
                 the diagram picks with it.
             SizeError: if an input has another shape than the diagram says.
         """
-        given = list(inputs) if not named else self._in_order(inputs, named)
+        given = list(_tensors(inputs))
+        options = {name: part for name, part in named.items() if [*_tensors((part,))]}
+        if options:
+            given = self._in_order(given, options)
         if len(given) != len(self._inputs):
             raise DiagramError(
                 f"{self.schedule.name!r} takes {len(self._inputs)} inputs "
@@ -64,7 +88,10 @@ class DiagramModule(nn.Module):
                 check_array(array, given[place])
                 # Nodes that read one array in several shapes allow each of them.
                 given[place] = given[place] if shape is None else given[place].reshape(shape)
-        return self._run(self, *given)
+        made = self._run(self, *given)
+        if self.structure is None:
+            return made if len(self.schedule.results) == 1 else made[0]
+        return restored(self.structure, (made,) if len(self.schedule.results) == 1 else made)
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled code is made again from its text, so that a module can be copied and saved.
@@ -74,7 +101,7 @@ class DiagramModule(nn.Module):
         super().__setstate__(state)
         self._run = compiled_forward(self.source, class_name(self.schedule.name))
 
-    def _in_order(self, inputs: tuple[Tensor, ...], named: Mapping[str, Tensor]) -> list[Tensor]:
+    def _in_order(self, inputs: Sequence[Tensor], named: Mapping[str, Tensor]) -> list[Tensor]:
         rest = self.input_names[len(inputs) :]
         for name in named:
             if name not in rest:
@@ -92,8 +119,47 @@ class DiagramModule(nn.Module):
         )
 
 
+def _stored(array: Tensor) -> Stored:
+    is_plain = array.is_floating_point()
+    return Stored(tuple(array.shape), None if is_plain else str(array.dtype).removeprefix("torch."))
+
+
+def _tensors(parts: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors among arguments, in order."""
+    for part in parts:
+        if isinstance(part, Tensor):
+            yield part
+        elif isinstance(part, Mapping):
+            yield from _tensors(part.values())
+        elif isinstance(part, tuple | list):
+            yield from _tensors(part)
+
+
+def restored(structure: Structure, tensors: Sequence[Tensor]) -> Any:
+    """Tensors in the structure of what a module returned.
+
+    A class is used only if it is loaded already and holds its parts as a dict or a tuple does;
+    otherwise a plain dict or tuple takes its place.
+    """
+    return _restored(structure, iter(tensors))
+
+
+def _restored(structure: Structure, tensors: Iterator[Tensor]) -> Any:
+    if structure.kind in ("tensor", "value"):
+        return next(tensors) if structure.kind == "tensor" else structure.value
+    parts = [_restored(part, tensors) for part in structure.parts]
+    if structure.kind in ("tuple", "list"):
+        return tuple(parts) if structure.kind == "tuple" else parts
+    named = dict(zip(structure.keys, parts, strict=True))
+    home, _, name = structure.kind.partition(":")
+    known = getattr(sys.modules.get(home), name, None) if name else None
+    if isinstance(known, type) and issubclass(known, dict | tuple):
+        return known(**named)
+    return named
+
+
 @lru_cache(maxsize=256)
-def compiled_forward(source: str, name: str) -> Callable[..., Tensor]:
+def compiled_forward(source: str, name: str) -> Callable[..., Any]:
     """The `forward` of the class in a file that `write_source` has written."""
     path = f"<rankscope {name} {abs(hash(source)):x}>"
     # So that a traceback shows the line.
@@ -101,7 +167,7 @@ def compiled_forward(source: str, name: str) -> Callable[..., Tensor]:
     # Without a name of its own: torch.compile would import the module of that name.
     names: dict[str, Any] = {}
     exec(compile(source, path, "exec"), names)
-    forward: Callable[..., Tensor] = names[name].forward
+    forward: Callable[..., Any] = names[name].forward
     return forward
 
 
@@ -142,9 +208,13 @@ def to_module(
         ContractionError: if a region cannot be contracted.
     """
     planned = schedule(drawable, method)
-    wanted = planned.parameters
+    network = as_network(drawable)
+    own = {constant.name: _tensor(constant) for constant in network.constants}
+    wanted = planned.stored
     if arrays is None:
-        return DiagramModule(planned, {a.name: _random(a, generator, dtype) for a in wanted})
+        drawn = {a.name: _random(a, generator, dtype) for a in wanted if a.name not in own}
+        return DiagramModule(planned, drawn | own, network.structure)
+    arrays = {**arrays, **own}
     missing = [array.name for array in wanted if array.name not in arrays]
     if missing:
         raise DiagramError(
@@ -154,8 +224,22 @@ def to_module(
     for array in wanted:
         check_array(array, arrays[array.name])
     return DiagramModule(
-        planned, {a.name: arrays[a.name].detach().to(dtype, copy=True) for a in wanted}
+        planned,
+        {a.name: _copied(arrays[a.name], dtype) for a in wanted},
+        network.structure,
     )
+
+
+def _copied(array: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """A copy, in another precision if it holds floating-point numbers."""
+    return array.detach().to(dtype if array.is_floating_point() else None, copy=True)
+
+
+def _tensor(constant: Constant) -> Tensor:
+    if not math.prod(constant.shape):
+        return torch.empty(constant.shape, dtype=getattr(torch, constant.dtype))
+    flat = torch.frombuffer(bytearray(constant.data), dtype=getattr(torch, constant.dtype))
+    return flat.reshape(constant.shape)
 
 
 def _random(array: Array, generator: torch.Generator | None, dtype: torch.dtype | None) -> Tensor:
@@ -175,7 +259,8 @@ def check_array(array: Array, value: Tensor) -> None:
         DiagramError: if it holds numbers where integers are wanted, or the other way round.
     """
     is_number = value.is_floating_point() or value.is_complex()
-    if is_number if array.is_integer else not (is_number or array.is_input):
+    is_wrong = is_number if array.is_integer else not (is_number or array.is_input)
+    if is_wrong and array.is_integer is not None:
         wanted = "integers, to pick with" if array.is_integer else "floating-point numbers"
         raise DiagramError(f"Array {array.name!r} must hold {wanted}, got {value.dtype}.")
     shape, shapes = tuple(value.shape), [reader.shape for reader in array.whole]
@@ -194,8 +279,8 @@ def check_array(array: Array, value: Tensor) -> None:
 
 
 def _check_rows(array: Array, shape: tuple[int, ...]) -> None:
-    width = array.sliced[0].row_entries
-    if not shape or shape[0] < array.num_rows or math.prod(shape[1:]) != width:
+    width, entries = array.sliced[0].row_entries, math.prod(shape)
+    if entries % width or entries // width < array.num_rows:
         raise SizeError(
             f"Array {array.name!r} must have at least {array.num_rows} rows of {width:,} entries, "
             f"got shape {shape}."

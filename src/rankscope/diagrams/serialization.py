@@ -4,12 +4,27 @@ A document is an object with `version`, `kind` ("diagram", "sum" or "network") a
 that dataclass. Reading builds data only: nothing in a document is ever run.
 """
 
+import base64
+import binascii
 from collections.abc import Mapping
 from typing import Any
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
+from rankscope.diagrams.network import (
+    Argument,
+    Box,
+    Call,
+    Constant,
+    Drawable,
+    Network,
+    Reference,
+    Step,
+    Structure,
+    Sum,
+    Term,
+    Word,
+)
 from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region, Role
 from rankscope.diagrams.records import (
     BOOLEAN,
@@ -114,9 +129,99 @@ def _one_of(kinds: Mapping[str, tuple[type[Any], Codec]]) -> Codec:
     return Codec(write, read)
 
 
+SHAPE = sequence(INTEGER)
+REFERENCE = record(Reference, {"node": TEXT, "shape": SHAPE})
+WORD = record(Word, {"kind": TEXT, "text": TEXT})
+
+
+def _write_argument(value: Argument) -> Any:
+    if isinstance(value, Reference | Word):
+        return (REFERENCE if isinstance(value, Reference) else WORD).write(value)
+    if isinstance(value, tuple):
+        return [_write_argument(each) for each in value]
+    return NUMBER.write(value) if isinstance(value, float) else value
+
+
+def _read_argument(data: Any, place: str) -> Argument:
+    argument: Argument
+    match data:
+        case {"node": _}:
+            argument = REFERENCE.read(data, place)
+        case {"kind": _}:
+            argument = WORD.read(data, place)
+        case list() | tuple():
+            argument = tuple(_read_argument(each, f"{place}[{at}]") for at, each in enumerate(data))
+        case None | bool() | str():
+            argument = data
+        case int():
+            argument = INTEGER.read(data, place)
+        case _:
+            argument = NUMBER.read(data, place)
+    return argument
+
+
+def _read_bytes(data: Any, place: str) -> bytes:
+    try:
+        return base64.b64decode(TEXT.read(data, place), validate=True)
+    except binascii.Error:
+        raise refusal(place, "bytes in base 64", data) from None
+
+
+ARGUMENT = Codec(_write_argument, _read_argument)
+BYTES = Codec(lambda value: base64.b64encode(value).decode(), _read_bytes)
+CALL = record(
+    Call,
+    {
+        "name": TEXT,
+        "function": TEXT,
+        "arguments": sequence(pair(TEXT, ARGUMENT)),
+        "diagram": DIAGRAM,
+        "shapes": sequence(SHAPE),
+        "is_exact": BOOLEAN,
+        "operations": INTEGER,
+        "title": optional(TEXT),
+    },
+)
+# A box holds steps, which may be boxes.
+STEPS = sequence(Codec(lambda step: STEP.write(step), lambda data, place: STEP.read(data, place)))
+BOX = record(
+    Box,
+    {
+        "name": TEXT,
+        "kind": TEXT,
+        "steps": STEPS,
+        "diagram": DIAGRAM,
+        "made": NAMES,
+        "title": optional(TEXT),
+    },
+)
+PARTS = sequence(
+    Codec(lambda part: STRUCTURE.write(part), lambda data, place: STRUCTURE.read(data, place))
+)
+STRUCTURE = record(Structure, {"kind": TEXT, "parts": PARTS, "keys": NAMES, "value": ARGUMENT})
+CONSTANT = record(Constant, {"name": TEXT, "shape": SHAPE, "dtype": TEXT, "data": BYTES})
+
 BODIES: dict[str, tuple[type[Any], Codec]] = {"diagram": (Diagram, DIAGRAM), "sum": (Sum, SUM)}
-STEP = record(Step, {"name": TEXT, "body": _one_of(BODIES), "label": optional(TEXT)})
-NETWORK = record(Network, {"name": TEXT, "steps": sequence(STEP), "title": optional(TEXT)})
+STEP = record(
+    Step,
+    {
+        "name": TEXT,
+        "body": _one_of(BODIES | {"call": (Call, CALL), "box": (Box, BOX)}),
+        "label": optional(TEXT),
+    },
+)
+NETWORK = record(
+    Network,
+    {
+        "name": TEXT,
+        "steps": sequence(STEP),
+        "title": optional(TEXT),
+        "inputs": NAMES,
+        "outputs": NAMES,
+        "structure": optional(STRUCTURE),
+        "constants": sequence(CONSTANT),
+    },
+)
 DRAWABLE = _one_of(BODIES | {"network": (Network, NETWORK)})
 
 

@@ -7,16 +7,18 @@ become identifiers, and numbers and options are written by `repr`.
 import builtins
 import keyword
 import re
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rankscope.diagrams.network import Drawable
+from rankscope.diagrams.network import Constant, Drawable
 from rankscope.diagrams.running.arrays import Array
 from rankscope.diagrams.running.fusing import fused
 from rankscope.diagrams.running.schedule import Fill, Schedule, Shape, schedule
 from rankscope.diagrams.running.statements import UNKNOWN, Expression, expression, literal
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.errors import DiagramError
 
 # What PyTorch does not have in one call; a file defines those that it uses.
 FUNCTIONS = {
@@ -59,7 +61,7 @@ def causal_mask(value: Tensor, query: int, key: int) -> Tensor:
 }
 
 # Names that mean something in every file.
-TAKEN = ("self", "torch", "nn", "F", "Tensor", *FUNCTIONS)
+TAKEN = ("self", "torch", "nn", "F", "Tensor", "b64decode", *FUNCTIONS)
 
 # Attributes of torch.nn.Module and of ours, which a parameter must not hide; a test compares
 # this with the installed PyTorch. (Listed, because writing source must not import torch.)
@@ -91,15 +93,25 @@ def to_source(drawable: Drawable, method: Method = AUTOMATIC) -> str:
         ContractionError: if a region cannot be contracted.
     """
     planned = schedule(drawable, method)
-    return write_source(planned, [array.shape for array in planned.parameters])
+    return write_source(planned, [Stored(array.shape) for array in planned.stored])
 
 
-def write_source(planned: Schedule, stored: Sequence[Shape]) -> str:
-    """A schedule as a file, for parameters that are stored in these shapes."""
+@dataclass(frozen=True)
+class Stored:
+    """How an array is stored: its shape, and what it holds if that is not PyTorch's default."""
+
+    shape: Shape
+    dtype: str | None = None
+
+
+def write_source(planned: Schedule, stored: Sequence[Stored]) -> str:
+    """A schedule as a file, for arrays that are stored like this."""
     body = "\n".join(_class(fused(planned), stored)) + "\n"
     imports = ["import torch", "from torch import Tensor, nn"]
     if re.search(r"\bF\.", body):
         imports.insert(1, "import torch.nn.functional as F")
+    if planned.constants:
+        imports.insert(0, "from base64 import b64decode\n")
     heading = f'"""{class_name(planned.name)}, as rankscope contracts it."""\n\n'
     functions = [
         text.lstrip() for name, text in FUNCTIONS.items() if re.search(rf"(?<![\w.]){name}\(", body)
@@ -151,31 +163,38 @@ def needs_like(planned: Schedule) -> bool:
     return any(isinstance(each, Fill) and not each.sources for each in planned.operations)
 
 
-def _class(planned: Schedule, stored: Sequence[Shape]) -> Iterator[str]:
-    inputs, parameters = planned.inputs, planned.parameters
+def _class(planned: Schedule, stored: Sequence[Stored]) -> Iterator[str]:
+    inputs = planned.inputs
     local = identifiers((array.name for array in inputs), TAKEN)
-    own = identifiers(array.name for array in parameters)
+    own = identifiers(array.name for array in planned.stored)
     yield f"class {class_name(planned.name)}(nn.Module):"
     shapes = ", ".join(f"{local[array.name]} {literal(array.shape)}" for array in inputs)
-    result = literal(planned.shapes[planned.result])
-    yield f'    """Takes {shapes or "nothing"}; returns {result}."""'
+    made = ", ".join(literal(planned.shapes[result]) for result in planned.results)
+    yield f'    """Takes {shapes or "nothing"}; returns {made}."""'
     yield ""
     yield "    def __init__(self) -> None:"
     yield "        super().__init__()"
-    for array, shape in zip(parameters, stored, strict=True):
-        yield f"        self.{own[array.name]} = nn.Parameter({_initial(array, shape)})"
+    constants = {constant.name: constant for constant in planned.constants}
+    for array, like in zip(planned.stored, stored, strict=True):
+        name = own[array.name]
+        if array.is_parameter and like.dtype is None:
+            yield f"        self.{name} = nn.Parameter({_initial(array, like.shape)})"
+        else:
+            numbers = _numbers(like, constants.get(array.name))
+            yield f'        self.register_buffer("{name}", {numbers})'
     if needs_like(planned):
         yield '        self.register_buffer("_like", torch.zeros(()), persistent=False)'
     yield ""
     arguments = ", ".join(("self", *(f"{name}: Tensor" for name in local.values())))
-    yield f"    def forward({arguments}) -> Tensor:"
+    result = "Tensor" if len(planned.results) == 1 else "tuple[Tensor, ...]"
+    yield f"    def forward({arguments}) -> {result}:"
     # Whoever reads rows of an input may be given more rows than it needs.
     given = [
-        Expression(local[array.name], UNKNOWN if array.sliced else array.shape) for array in inputs
+        Expression(local[a.name], UNKNOWN if a.sliced or not a.readers else a.shape) for a in inputs
     ]
     given.extend(
-        Expression(f"self.{own[array.name]}", shape)
-        for array, shape in zip(parameters, stored, strict=True)
+        Expression(f"self.{own[array.name]}", like.shape)
+        for array, like in zip(planned.stored, stored, strict=True)
     )
     for line in _body(planned, given):
         yield f"        {line}"
@@ -185,6 +204,22 @@ def _initial(array: Array, shape: Shape) -> str:
     sizes = ", ".join(str(int(size)) for size in shape) or "()"
     scale = f" * {array.fan}**-0.5" if array.fan > 1 else ""
     return f"torch.randn({sizes}){scale}"
+
+
+def _numbers(like: Stored, constant: Constant | None) -> str:
+    """What a buffer holds at first: its own numbers, or zeros."""
+    if constant is None or not constant.data:
+        dtype = "" if like.dtype is None else f", dtype=torch.{_word(like.dtype)}"
+        return f"torch.zeros({literal(like.shape)}{dtype})"
+    text = b64encode(constant.data).decode("ascii")
+    flat = f'torch.frombuffer(bytearray(b64decode("{text}")), dtype=torch.{_word(constant.dtype)})'
+    return f"{flat}.reshape({literal(constant.shape)})"
+
+
+def _word(dtype: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", dtype):
+        raise DiagramError(f"A constant must hold what PyTorch has a name for, got {dtype!r}.")
+    return dtype
 
 
 @dataclass(frozen=True)
@@ -231,7 +266,7 @@ def _lines(
 ) -> Iterator[_Line]:
     """The statements; views are written where they are used, if that is one place."""
     counts = Counter(source for each in planned.operations for source in each.sources)
-    counts[planned.result] += 1
+    counts.update(planned.results)
     values = dict(enumerate(given))
     uses = {place: frozenset((place,)) for place in values}
     # Computed in the line of the view that follows it: they are one value to whoever reads.
@@ -251,7 +286,11 @@ def _lines(
         values[target] = Expression(named(target), value.shape, value.held)
         uses[target] = frozenset((target,))
         yield _Line(target, value, used)
-    yield _Line(RETURN, values[planned.result].whole, uses[planned.result])
+    returned = [values[result].whole for result in planned.results]
+    kept = frozenset[int]().union(*(uses[result] for result in planned.results))
+    if len(returned) > 1:
+        returned = [Expression(", ".join(value.code for value in returned), ())]
+    yield _Line(RETURN, returned[0], kept)
 
 
 def _is_turned_next(planned: Schedule, place: int, counts: Counter[int]) -> bool:

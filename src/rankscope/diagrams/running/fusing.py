@@ -68,7 +68,7 @@ class _Fuser:
         self.planned = planned
         self.made_by = {operation.target: operation for operation in planned.operations}
         self.uses = Counter(s for operation in planned.operations for s in operation.sources)
-        self.uses[planned.result] += 1
+        self.uses.update(planned.results)
         self.shapes = planned.shapes
         # By old target: what to do instead, in old numbers, and what then need not be done.
         self.changed: dict[int, Operation] = {}
@@ -193,7 +193,7 @@ class _Fuser:
             self.planned,
             operations=tuple(self.operations),
             labels=tuple(self.labels),
-            result=self.new[self.planned.result],
+            results=tuple(self.new[value] for value in self.planned.results),
         )
 
     def emit(self, old: Operation) -> None:

@@ -6,6 +6,7 @@ look-ups and convolutions are operations of their own. The cost counts what is a
 Arrays are the values 0, 1, …; each operation makes one more, its `target`.
 """
 
+import keyword
 import math
 import re
 from collections.abc import Mapping
@@ -14,7 +15,18 @@ from dataclasses import dataclass
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.network import Body, Drawable, Sum, as_network
+from rankscope.diagrams.network import (
+    Box,
+    Call,
+    Drawable,
+    Reference,
+    Step,
+    Sum,
+    Word,
+    flattened,
+)
+from rankscope.diagrams.network import Argument as NetworkArgument
+from rankscope.diagrams.network import Constant as NetworkConstant
 from rankscope.diagrams.parts import Convolution, Node, Role
 from rankscope.diagrams.plan import Contraction, RegionPlan
 from rankscope.diagrams.running.arrays import Array, arrays_of, reader_of
@@ -186,44 +198,43 @@ class Source:
     place: int
 
 
-# What a call may be given: tensors, plain values, and tuples of both.
-Argument = Source | bool | int | float | str | None | tuple["Argument", ...]
+# What a call may be given: tensors, names of PyTorch, plain values, and tuples of them.
+Argument = Source | Word | bool | int | float | str | None | tuple["Argument", ...]
 
-# Where a called function may come from, in one word after these. `torch` itself also holds modules
-# and functions that open files, so that from there only what is named below may be called.
-CALLABLE = re.compile(r"(torch\.nn\.functional|torch\.ops\.aten)(\.[A-Za-z][A-Za-z0-9_]*){1,2}")
+OPERATOR = re.compile(r"torch\.ops(\.(?!__)[A-Za-z_][A-Za-z0-9_]*){2,3}")
+# Operators that open files; what `torch.ops` itself can do is not in a namespace of operators.
+FORBIDDEN = re.compile(r"torch\.ops\.(aten\.(save|from_file)|load_library|import_module)\b.*")
 
 
 @dataclass(frozen=True)
-class Call(Operation):
-    """A function of PyTorch that is no contraction, on tensors and plain values.
+class Invoke(Operation):
+    """An operator of PyTorch that is no contraction.
 
     Args:
-        function: its full name, `torch.nn.functional.…` or `torch.ops.aten.…`.
-        arguments: by position.
-        keywords: by name.
+        function: its full name, `torch.ops.…`.
+        arguments: by name, in order.
         others: shapes of the results after the first, if it returns several; each is then taken
             by an `Item`.
 
     Raises:
-        DiagramError: if the function is not one of PyTorch's operators.
+        DiagramError: if the function is no operator or opens files, or an argument's name is no
+            word.
     """
 
     function: str
-    arguments: tuple[Argument, ...]
-    keywords: tuple[tuple[str, Argument], ...] = ()
+    arguments: tuple[tuple[str, Argument], ...]
     others: tuple[Shape, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not CALLABLE.fullmatch(self.function):
+        if not OPERATOR.fullmatch(self.function) or FORBIDDEN.fullmatch(self.function):
             raise DiagramError(
-                "An operation may call torch.nn.functional.NAME or torch.ops.aten.NAME, got "
-                f"{self.function!r}."
+                "A network may call operators torch.ops.NAMESPACE.NAME.OVERLOAD that open no "
+                f"files, got {self.function!r}."
             )
-        for name, _ in self.keywords:
-            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        for name, _ in self.arguments:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or keyword.iskeyword(name):
                 raise DiagramError(
-                    f"{self.function} must be given arguments whose names are words, got {name!r}."
+                    f"Arguments of {self.function} must be named by words, got {name!r}."
                 )
 
     @property
@@ -252,19 +263,16 @@ class Schedule:
         arrays: inputs, then parameters.
         operations: what to do; a target is never written twice.
         labels: a name for every value, for people.
-        result: the value to return.
+        results: the values to return.
+        constants: arrays whose numbers are known.
     """
 
     name: str
     arrays: tuple[Array, ...]
     operations: tuple[Operation, ...]
     labels: tuple[str, ...]
-    result: int
-
-    @property
-    def num_values(self) -> int:
-        """Arrays and results together."""
-        return len(self.arrays) + len(self.operations)
+    results: tuple[int, ...]
+    constants: tuple[NetworkConstant, ...] = ()
 
     @property
     def inputs(self) -> tuple[Array, ...]:
@@ -272,8 +280,8 @@ class Schedule:
         return tuple(array for array in self.arrays if array.is_input)
 
     @property
-    def parameters(self) -> tuple[Array, ...]:
-        """The arrays that are learned."""
+    def stored(self) -> tuple[Array, ...]:
+        """The arrays that belong to a module: parameters, and what is kept beside them."""
         return tuple(array for array in self.arrays if not array.is_input)
 
     @property
@@ -305,16 +313,20 @@ def schedule(drawable: Drawable, method: Method = AUTOMATIC) -> Schedule:
         ContractionError: if a region cannot be contracted.
     """
     writer = _Writer(drawable, method)
-    network = as_network(drawable)
+    network = flattened(drawable)
     for step in network.steps:
-        writer.made[step.name] = writer.body(step.body, step.name)
-    result = writer.made[network.steps[-1].name]
+        writer.step(step)
+    results = tuple(
+        writer.made[name] if name in writer.made else writer.places[name]
+        for name in network.results
+    )
     return Schedule(
         drawable.name,
         writer.arrays,
         tuple(writer.operations),
         tuple(writer.labels),
-        result,
+        results,
+        network.constants,
     )
 
 
@@ -345,7 +357,42 @@ class _Writer:
         self.labels.append(label)
         return operation.target
 
-    def body(self, body: Body, label: str) -> int:
+    def step(self, step: Step) -> None:
+        """All lines of a step."""
+        if isinstance(step.body, Call):
+            for name, value in zip(step.arrays, self.call(step.body, step.name), strict=True):
+                self.made[name] = value
+        else:
+            assert not isinstance(step.body, Box), "boxes are opened first"
+            self.made[step.name] = self.body(step.body, step.name)
+
+    def call(self, call: Call, label: str) -> list[int]:
+        """The lines of a call: what it takes in the shapes it wants, and what it makes."""
+        sources: list[int] = []
+
+        def argument(value: NetworkArgument) -> Argument:
+            if isinstance(value, tuple):
+                return tuple(argument(each) for each in value)
+            if not isinstance(value, Reference):
+                return value
+            node = call.diagram.node_by_name[value.node]
+            sources.append(self.view(node, None, value.shape))
+            return Source(len(sources) - 1)
+
+        arguments = tuple((name, argument(value)) for name, value in call.arguments)
+        first, *others = call.shapes
+        many = tuple(others) if others else None
+        made = self.write(
+            Invoke(self.next, tuple(sources), first, call.function, arguments, many), label
+        )
+        if not others:
+            return [made]
+        return [
+            self.write(Item(self.next, (made,), shape, place), f"{label} {place}")
+            for place, shape in enumerate(call.shapes)
+        ]
+
+    def body(self, body: Diagram | Sum, label: str) -> int:
         """All lines of a diagram or of a sum."""
         if not isinstance(body, Sum):
             return _DiagramWriter(self, body).write(label)
@@ -366,14 +413,16 @@ class _Writer:
 
     def read(self, node: Node, sizes: Mapping[str, int]) -> int:
         """The line in which a node reads its array, or an earlier line that does just that."""
+        reader = reader_of(node, sizes)
+        return self.view(node, reader.rows, reader.shape)
+
+    def view(self, node: Node, rows: tuple[int, int] | None, shape: Shape) -> int:
+        """The line in which a node's array is looked at in a shape, or an earlier one."""
         is_made = node.role is Role.DATA and node.source in self.made
         source = self.made[node.source] if is_made else self.places[node.source]
-        reader = reader_of(node, sizes)
-        key = (source, reader.rows, reader.shape)
+        key = (source, rows, shape)
         if key not in self.views:
-            self.views[key] = self.write(
-                Read(self.next, (source,), reader.shape, reader.rows), node.name
-            )
+            self.views[key] = self.write(Read(self.next, (source,), shape, rows), node.name)
         return self.views[key]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from rankscope.diagrams.letters import letters
+from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import Convolution
 from rankscope.diagrams.running import schedule
 from rankscope.diagrams.running.schedule import Argument, Indices, Shape, Source
@@ -20,6 +21,8 @@ MAX_LETTERS = 52
 MAX_CONVOLUTIONS = 3
 # The shape of an input whose rows are read: whoever calls may give more rows, or more axes.
 UNKNOWN: Shape = (-1,)
+# Names of precisions, layouts and memory formats in torch.
+WORD = re.compile(r"[a-z][a-z0-9_]*")
 PAD_MODES = {
     "zeros": "constant",
     "circular": "circular",
@@ -130,8 +133,11 @@ def _(operation: schedule.Read, operands: tuple[Expression, ...]) -> Expression:
     if operation.rows is None:
         return array.reshaped(operation.shape)
     start, stop = operation.rows
+    width = math.prod(operation.shape) // (stop - start)
     whole = array.whole
-    shape = UNKNOWN if whole.shape == UNKNOWN else (stop - start, *whole.shape[1:])
+    if whole.shape == UNKNOWN or not whole.shape or math.prod(whole.shape[1:]) != width:
+        whole = Expression(f"{whole.atom}.reshape(-1, {width})", (-1, width))
+    shape = (stop - start, *whole.shape[1:])
     return Expression(f"{whole.atom}[{int(start)}:{int(stop)}]", shape).reshaped(operation.shape)
 
 
@@ -314,18 +320,22 @@ def _(operation: schedule.Attend, operands: tuple[Expression, ...]) -> Expressio
 
 
 @expression.register
-def _(operation: schedule.Call, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: schedule.Invoke, operands: tuple[Expression, ...]) -> Expression:
     def argument(value: Argument) -> str:
-        if isinstance(value, Source):
-            return operands[value.place].whole.code
-        if isinstance(value, tuple) and any(isinstance(each, Source) for each in value):
-            return f"[{', '.join(argument(each) for each in value)}]"
-        return literal(value)
+        match value:
+            case Source(place=place):
+                return operands[place].whole.code
+            case Word(kind="device", text=text):
+                return f"torch.device({literal(text)})"
+            case Word(text=text) if WORD.fullmatch(text):
+                return f"torch.{text}"
+            case tuple():
+                return f"[{', '.join(argument(each) for each in value)}]"
+            case _:
+                return literal(value)
 
-    given = [argument(value) for value in operation.arguments]
-    given.extend(f"{name}={argument(value)}" for name, value in operation.keywords)
-    name = re.sub(r"^torch\.nn\.functional\b", "F", operation.function)
-    return Expression(f"{name}({', '.join(given)})", operation.shape)
+    given = ", ".join(f"{name}={argument(value)}" for name, value in operation.arguments)
+    return Expression(f"{operation.function}({given})", operation.shape)
 
 
 @expression.register

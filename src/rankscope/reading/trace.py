@@ -1,0 +1,598 @@
+"""What a module computes, operation by operation: the one way in which a forward pass is read.
+
+`trace(module, example)` runs `torch.export` and gives an immutable `Trace`: named values with
+their shapes, and ATen operations in order with the module and the parameters they come from.
+Diagrams, costs, Lipschitz and interval bounds and the compression's record of where a weight is
+used are interpreters of it; none of them looks into `forward` by itself.
+"""
+
+import inspect
+import logging
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from rankscope.compression.modes import inference
+from rankscope.errors import RequestError, SizeError, UnsupportedModuleError
+
+Shape = tuple[int, ...]
+Example = Tensor | Shape | Sequence[Any] | Mapping[str, Any]
+
+log = logging.getLogger(__name__)
+
+# Operations that only assert what the export already knows.
+_CHECKS = frozenset(
+    ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
+)
+# Names that the export gives to operations that have a better known one.
+_KINDS = {
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "_to_copy": "to",
+    "_unsafe_view": "view",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor, or a number such as the length of a batch, that a forward pass makes or takes.
+
+    Two values are the same only if they are one object.
+
+    Args:
+        name: unique in its trace.
+        shape: with the sizes of the example; empty for a number.
+        dtype: of a tensor; None for a number.
+        sizes: the same as `shape`, with a name such as "s0" where every size is allowed.
+        number: of a number, what it is for the example.
+    """
+
+    name: str
+    shape: Shape
+    dtype: torch.dtype | None
+    sizes: tuple[int | str, ...]
+    number: int | float | bool | None = None
+
+    def __repr__(self) -> str:
+        kind = "number" if self.dtype is None else str(self.dtype).removeprefix("torch.")
+        return f"{self.name}: {kind}[{', '.join(map(str, self.sizes))}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One ATen operation.
+
+    Args:
+        name: unique in its trace: the path of its module and the kind.
+        kind: name of the operation without its overload, such as "conv2d" or "add".
+        target: the operation itself, called by `run`.
+        arguments: by the names of its signature, defaults filled in; a `Value` stands for what is
+            computed, alone or in lists.
+        outputs: what it makes; several of one call stand side by side.
+        path: of the innermost module that it happens in, "" for the outermost.
+    """
+
+    name: str
+    kind: str
+    target: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    outputs: tuple[Value, ...]
+    path: str = ""
+
+    @property
+    def output(self) -> Value:
+        """What it makes, or the first of several."""
+        return self.outputs[0]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The values that it takes, in order; one that is taken twice stands twice."""
+        return tuple(_values(self.arguments.values()))
+
+    def __getitem__(self, argument: str) -> Any:
+        return self.arguments[argument]
+
+    def run(self, known: Mapping[Value, Any]) -> tuple[Any, ...]:
+        """Compute its outputs from the values it takes."""
+        given = {name: substitute(part, known) for name, part in self.arguments.items()}
+        result = self.target(**given) if _takes_names(self.target) else self.target(*given.values())
+        return (
+            tuple(result)
+            if len(self.outputs) > 1 or isinstance(result, (tuple, list))
+            else (result,)
+        )
+
+    def refusal(self, reader: str, reason: str) -> UnsupportedModuleError:
+        """What an interpreter raises that has no rule for this operation.
+
+        Args:
+            reader: who refuses, as a user calls it.
+            reason: why, and what to do.
+        """
+        where = f"in {self.path}" if self.path else "in the outermost module"
+        return UnsupportedModuleError(f"{reader}: {self.kind} ({where}): {reason}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a module computes in inference mode, as operations in order.
+
+    Args:
+        name: of the module's class.
+        inputs: tensors that are given.
+        arrays: parameters, buffers and constants that are used, each with its tensor; a value's
+            name is that of the parameter or buffer.
+        operations: in the order in which they run.
+        outputs: the tensors that come out, in order.
+        modules: class name of every module that runs, by path.
+        has_free_batch: whether the first size of the inputs may be any other.
+    """
+
+    name: str
+    inputs: tuple[Value, ...]
+    arrays: Mapping[Value, Tensor]
+    operations: tuple[Operation, ...]
+    outputs: tuple[Value, ...]
+    modules: Mapping[str, str]
+    has_free_batch: bool
+    _structure: Any = field(repr=False)
+    _flatten: Callable[..., list[Any]] = field(repr=False)
+
+    def run(self, *arguments: Any, **options: Any) -> Any:
+        """What the module gives, in the same structure, computed operation by operation."""
+        known = dict(zip(self.inputs, self._flatten(*arguments, **options), strict=True))
+        for _, made in self.walk(known):
+            known.update(made)
+        return self.restore([known[value] for value in self.outputs])
+
+    def walk(
+        self, inputs: Mapping[Value, Tensor]
+    ) -> Iterator[tuple[Operation, Mapping[Value, Any]]]:
+        """Run the operations one by one; a value is forgotten after its last use.
+
+        Yields:
+            Each operation with the values that it made.
+        """
+        uses = self.num_uses()
+        known: dict[Value, Any] = {**self.arrays, **inputs}
+        for operation in self.operations:
+            results = operation.run(known)
+            made = dict(zip(operation.outputs, results, strict=False))
+            for value in operation.inputs:
+                uses[value] -= 1
+                if not uses[value]:
+                    known.pop(value, None)
+            known.update({value: made[value] for value in made if uses.get(value)})
+            yield operation, made
+
+    def restore(self, outputs: Sequence[Any]) -> Any:
+        """Put tensors, one for each of `outputs`, into the structure that the module returns."""
+        return self._structure(outputs)
+
+    def num_uses(self) -> dict[Value, int]:
+        """How often each value is taken, by operations and as an output."""
+        uses: dict[Value, int] = {}
+        for value in (*(v for op in self.operations for v in op.inputs), *self.outputs):
+            uses[value] = uses.get(value, 0) + 1
+        return uses
+
+    def at_example(self) -> "Trace":
+        """The same for the sizes of the example only.
+
+        Numbers are filled in; what depends on no input and no parameter is computed once and
+        becomes an array.
+        """
+        return _folded(self)
+
+
+def trace(module: nn.Module, example: Example) -> Trace:
+    """Read what a module computes in inference mode.
+
+    The first size of every input may be any other afterwards where the module allows it
+    (`has_free_batch`); all other sizes are those of the example.
+
+    Args:
+        module: is not changed.
+        example: a tensor, a tuple of what `forward` takes, a dict of it by name, or shapes (a tuple
+            of integers for one input, a tuple of such for several) in the module's precision.
+
+    Example:
+        >>> made = trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), (2, 4))
+        >>> [(operation.kind, operation.path) for operation in made.operations]
+        [('linear', '0'), ('relu', '1')]
+
+    Raises:
+        UnsupportedModuleError: if torch cannot export it, with torch's reason.
+        SizeError: if the module does not take the example.
+        RequestError: if the example is none of these.
+    """
+    arguments, options = _call_of(module, example)
+    program, is_free = _exported(module, arguments, options)
+    return _read(type(module).__name__, program, is_free=is_free)
+
+
+def substitute(part: Any, known: Mapping[Value, Any]) -> Any:
+    """The same arguments with numbers and tensors in the place of values."""
+    match part:
+        case Value():
+            return known[part]
+        case list() | tuple():
+            return type(part)(substitute(each, known) for each in part)
+        case _:
+            return part
+
+
+def _values(parts: Any) -> Iterator[Value]:
+    for part in parts:
+        if isinstance(part, Value):
+            yield part
+        elif isinstance(part, (list, tuple)):
+            yield from _values(part)
+
+
+def _takes_names(target: Callable[..., Any]) -> bool:
+    return isinstance(target, torch._ops.OpOverload)
+
+
+# --- From an example to a call ---------------------------------------------------------------
+
+
+def _call_of(module: nn.Module, example: Example) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of `forward`."""
+    if isinstance(example, Tensor):
+        return (example,), {}
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    if isinstance(example, (tuple, list)) and example:
+        if all(isinstance(size, int) for size in example):
+            return (_random(module, tuple(example)),), {}
+        return tuple(_random(module, tuple(p)) if _is_shape(p) else p for p in example), {}
+    raise RequestError(
+        "trace: the example must be a tensor, a tuple or a dict of tensors, or shapes; got "
+        f"{type(example).__name__}."
+    )
+
+
+def _is_shape(part: object) -> bool:
+    return isinstance(part, (tuple, list)) and all(isinstance(size, int) for size in part)
+
+
+def _random(module: nn.Module, shape: Shape) -> Tensor:
+    for size in shape:
+        if size < 1:
+            raise SizeError(f"trace: an input of shape {shape} has a size below 1.")
+    like = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(shape, generator=generator).to(like)
+
+
+# --- torch.export ------------------------------------------------------------------------------
+
+
+def _exported(
+    module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[ExportedProgram, bool]:
+    """The exported program, with a free batch if the module allows it."""
+    free = _free_sizes(module, arguments, options)
+    with inference(module), torch.no_grad(), _quiet():
+        try:
+            return _export(module, arguments, options, free), True
+        except Exception as error:  # noqa: BLE001 - torch raises many kinds; the next try says why
+            log.debug("no free batch: %s", error)
+        try:
+            return _export(module, arguments, options, None), False
+        except Exception as error:
+            raise _refused(module, arguments, options, error) from error
+
+
+def _free_sizes(module: nn.Module, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """What may vary: the first size of every tensor, by the names of `forward` if there are any."""
+    given = tuple(_free(part) for part in arguments)
+    if not options:
+        return given
+    names = list(inspect.signature(module.forward).parameters)
+    return dict(zip(names, given, strict=False)) | {n: _free(part) for n, part in options.items()}
+
+
+def _free(part: object) -> Any:
+    # torch fixes a size of 1, so that only larger ones may vary.
+    if isinstance(part, Tensor):
+        return {0: Dim.AUTO} if part.ndim and part.shape[0] > 1 else {}
+    if isinstance(part, (list, tuple)):
+        return type(part)(_free(each) for each in part)
+    if isinstance(part, Mapping):
+        return {name: _free(each) for name, each in part.items()}
+    return None
+
+
+def _export(
+    module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], free: Any
+) -> ExportedProgram:
+    program = torch.export.export(module, arguments, options, dynamic_shapes=free, strict=False)
+    # Nothing is decomposed; in-place operations become functions of values.
+    return program.run_decompositions({})
+
+
+def _refused(
+    module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], error: Exception
+) -> Exception:
+    """Why a module could not be exported: it does not run at all, or only not without numbers."""
+    who = type(module).__name__
+    try:
+        module(*arguments, **options)
+    except Exception as failure:  # noqa: BLE001 - a user's module may raise anything
+        given = ", ".join(
+            str(tuple(part.shape)) if isinstance(part, Tensor) else repr(part)
+            for part in (*arguments, *options.values())
+        )
+        return SizeError(f"trace: {who} cannot be run on {given}: {_first_line(failure)}")
+    return UnsupportedModuleError(f"trace: torch cannot export {who}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings and log lines that torch.export has for its own developers."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+# --- From the exported program to a trace --------------------------------------------------------
+
+
+def _read(name: str, program: ExportedProgram, *, is_free: bool) -> Trace:
+    nodes: dict[fx.Node, Any] = {}
+    arrays: dict[Value, Tensor] = {}
+    leaves: list[Value | None] = []
+    specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    operations: list[Operation] = []
+    names: dict[str, int] = {}
+    outputs: list[Any] = []
+    for node in program.graph.nodes:
+        match node.op:
+            case "placeholder":
+                spec = specs[node.name]
+                if spec.kind is InputKind.USER_INPUT:
+                    nodes[node] = value = _value(node.name, node.meta.get("val"))
+                    leaves.append(value if value.dtype is not None else None)
+                else:
+                    nodes[node] = value = _value(str(spec.target), node.meta["val"])
+                    arrays[value] = _array(program, str(spec.target))
+            case "call_function":
+                operation = _operation(node, nodes, names)
+                if operation is not None:
+                    operations.append(operation)
+            case "output":
+                made = _replaced(list(node.args[0]), nodes)
+                outputs = [
+                    part
+                    for part, spec in zip(made, program.graph_signature.output_specs, strict=True)
+                    if spec.kind is OutputKind.USER_OUTPUT
+                ]
+            case _:
+                raise UnsupportedModuleError(
+                    f"trace: {name} has the part {node.target!r} of torch.export ({node.op}), such "
+                    "as a branch or a loop that depends on numbers; there is no rule for it."
+                )
+    kept, used = _needed(operations, outputs)
+    return Trace(
+        name,
+        tuple(value for value in leaves if value is not None),
+        MappingProxyType({v: array for v, array in arrays.items() if v in used}),
+        tuple(kept),
+        tuple(part for part in outputs if isinstance(part, Value)),
+        MappingProxyType(_modules(program)),
+        is_free and any(isinstance(size, str) for v in leaves if v for size in v.sizes),
+        _restoring(program, outputs),
+        _flattening(program, leaves),
+    )
+
+
+def _value(name: str, example: Any) -> Value:
+    """A value as it is for the example."""
+    if isinstance(example, Tensor):
+        shape = tuple(_hint(size) for size in example.shape)
+        sizes = tuple(size if isinstance(size, int) else str(size) for size in example.shape)
+        return Value(name, shape, example.dtype, sizes)
+    return Value(name, (), None, (), _hint(example))
+
+
+def _hint(number: Any) -> Any:
+    """What a symbolic number is for the example."""
+    if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return number.node.hint
+    return number
+
+
+def _array(program: ExportedProgram, target: str) -> Tensor:
+    array: Tensor = (
+        program.state_dict[target] if target in program.state_dict else program.constants[target]
+    )
+    return array
+
+
+def _operation(node: fx.Node, nodes: dict[fx.Node, Any], names: dict[str, int]) -> Operation | None:
+    if node.target is operator.getitem and isinstance(nodes.get(node.args[0]), tuple):
+        nodes[node] = nodes[node.args[0]][node.args[1]]
+        return None
+    kind = _kind(node.target)
+    if kind in _CHECKS:
+        return None
+    if not isinstance(node.target, torch._ops.OpOverload) and any(
+        isinstance(part, fx.Node) and part.op == "get_attr" for part in node.args
+    ):
+        raise UnsupportedModuleError(
+            f"trace: {kind} in {_path(node) or 'the outermost module'} branches or loops over "
+            "numbers; there is no rule for it."
+        )
+    example = node.meta.get("val")
+    name = _unique(f"{_path(node)}.{kind}".lstrip("."), names)
+    if isinstance(example, (tuple, list)):
+        outputs = tuple(_value(f"{name}:{k}", part) for k, part in enumerate(example))
+        nodes[node] = outputs
+    else:
+        outputs = (_value(name, example),)
+        nodes[node] = outputs[0]
+    arguments = MappingProxyType(_arguments(node, nodes))
+    return Operation(name, kind, node.target, arguments, outputs, _path(node))
+
+
+def _kind(target: Any) -> str:
+    name = target.overloadpacket.__name__ if hasattr(target, "overloadpacket") else target.__name__
+    return _KINDS.get(name, name)
+
+
+def _unique(name: str, names: dict[str, int]) -> str:
+    names[name] = names.get(name, 0) + 1
+    return name if names[name] == 1 else f"{name}_{names[name]}"
+
+
+def _path(node: fx.Node) -> str:
+    stack = _stack(node)
+    return stack[-1][0] if stack else ""
+
+
+def _stack(node: fx.Node) -> list[tuple[str, str]]:
+    """The modules around a node, from the outside, as (path, class name)."""
+    stack = []
+    for key, (path, made_by) in (node.meta.get("nn_module_stack") or {}).items():
+        if not key.startswith("_empty"):  # torch's mark for nodes that it added itself
+            class_name = made_by.__name__ if isinstance(made_by, type) else str(made_by)
+            # A module that runs a second time has "@1" behind its path.
+            stack.append((str(path).split("@")[0], class_name.rpartition(".")[2]))
+    return stack
+
+
+def _modules(program: ExportedProgram) -> dict[str, str]:
+    return {path: name for node in program.graph.nodes for path, name in _stack(node)}
+
+
+def _arguments(node: fx.Node, nodes: Mapping[fx.Node, Any]) -> dict[str, Any]:
+    """Arguments by the names of the signature, with its defaults."""
+    given = [_replaced(part, nodes) for part in node.args]
+    named = {name: _replaced(part, nodes) for name, part in node.kwargs.items()}
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return {str(position): part for position, part in enumerate(given)} | named
+    signature = node.target._schema.arguments
+    bound = dict(zip((argument.name for argument in signature), given, strict=False)) | named
+    return {
+        argument.name: bound.get(
+            argument.name, argument.default_value if argument.has_default_value() else None
+        )
+        for argument in signature
+    }
+
+
+def _replaced(part: Any, nodes: Mapping[fx.Node, Any]) -> Any:
+    """The same arguments with values in the place of nodes."""
+    if isinstance(part, fx.Node):
+        return nodes[part]
+    if isinstance(part, (list, tuple)):
+        return [_replaced(each, nodes) for each in part]
+    return part
+
+
+def _needed(
+    operations: Sequence[Operation], outputs: Sequence[Any]
+) -> tuple[list[Operation], set[Value]]:
+    """The operations that the outputs depend on, and all values that are used."""
+    used = set(_values(outputs))
+    kept: list[Operation] = []
+    for operation in reversed(operations):
+        if used.intersection(operation.outputs):
+            used.update(operation.inputs)
+            kept.append(operation)
+    return kept[::-1], used
+
+
+def _restoring(program: ExportedProgram, outputs: list[Any]) -> Callable[[Sequence[Any]], Any]:
+    """Puts tensors back into the structure of the module's result."""
+    places = [isinstance(part, Value) for part in outputs]
+
+    def restore(tensors: Sequence[Any]) -> Any:
+        given = iter(tensors)
+        flat = [
+            next(given) if is_value else part
+            for is_value, part in zip(places, outputs, strict=True)
+        ]
+        return program.call_spec.out_spec.unflatten(flat)
+
+    return restore
+
+
+def _flattening(
+    program: ExportedProgram, leaves: Sequence[Value | None]
+) -> Callable[..., list[Any]]:
+    """Takes the tensors out of a call's arguments."""
+
+    def flatten(*arguments: Any, **options: Any) -> list[Any]:
+        flat = program.call_spec.in_spec.flatten_up_to((arguments, options))
+        return [part for part, value in zip(flat, leaves, strict=True) if value is not None]
+
+    return flatten
+
+
+# --- Constants -----------------------------------------------------------------------------------
+
+
+def _folded(whole: Trace) -> Trace:
+    known: dict[Value, Any] = {
+        value: array for value, array in whole.arrays.items() if not isinstance(array, nn.Parameter)
+    }
+    operations: list[Operation] = []
+    for operation in whole.operations:
+        if operation.output.dtype is None:
+            known[operation.output] = operation.output.number
+        elif all(value in known for value in operation.inputs) and not _is_random(operation):
+            with torch.no_grad():
+                known.update(zip(operation.outputs, operation.run(known), strict=False))
+        else:
+            operations.append(_with_numbers(operation, known))
+    kept, used = _needed(operations, whole.outputs)
+    arrays = {value: array for value, array in {**whole.arrays, **known}.items() if value in used}
+    return replace(
+        whole,
+        arrays=MappingProxyType(arrays),
+        operations=tuple(kept),
+        has_free_batch=False,
+    )
+
+
+def _is_random(operation: Operation) -> bool:
+    tags = getattr(operation.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
+
+
+def _with_numbers(operation: Operation, known: Mapping[Value, Any]) -> Operation:
+    numbers = {value: known[value] for value in operation.inputs if value.dtype is None}
+    if not numbers:
+        return operation
+
+    def filled(part: Any) -> Any:
+        if isinstance(part, Value):
+            return numbers.get(part, part)
+        return [filled(each) for each in part] if isinstance(part, (list, tuple)) else part
+
+    arguments = {name: filled(part) for name, part in operation.arguments.items()}
+    return replace(operation, arguments=MappingProxyType(arguments))

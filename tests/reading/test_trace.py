@@ -1,0 +1,47 @@
+"""A trace computes what the module computes, in the same structure, for any batch."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading.trace import trace
+
+
+class InPlace(nn.Module):
+    def forward(self, inputs: Tensor) -> tuple[Tensor, dict[str, object]]:
+        doubled = inputs * 2
+        part = doubled[:, :3]
+        part.mul_(5)
+        part[:, 0] = 1.0
+        return doubled + part.sum(), {"whole": doubled, "rest": (part, None)}
+
+
+def test_writing_in_place_is_read_as_functions_of_values() -> None:
+    inputs = torch.randn(3, 5)
+    expected, made = InPlace()(inputs), trace(InPlace(), inputs).run(inputs)
+    torch.testing.assert_close(made[0], expected[0])
+    torch.testing.assert_close(made[1]["rest"][0], expected[1]["rest"][0])
+    assert made[1]["rest"][1] is None
+
+
+def test_a_batch_of_another_length_runs_where_the_module_allows_it() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten()).eval()
+    read = trace(model, (2, 2, 5, 6))
+    inputs = torch.randn(7, 2, 5, 6)
+    assert read.has_free_batch
+    torch.testing.assert_close(read.run(inputs), model(inputs))
+
+
+def test_a_module_that_branches_on_numbers_is_refused_with_the_reason_of_torch() -> None:
+    class Branching(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return inputs if inputs.sum() > 0 else -inputs
+
+    with pytest.raises(UnsupportedModuleError, match="torch cannot export Branching: "):
+        trace(Branching(), (2, 3))
+
+
+def test_an_example_that_does_not_fit_is_refused_with_its_shape() -> None:
+    with pytest.raises(SizeError, match=r"Linear cannot be run on \(2, 5\)"):
+        trace(nn.Linear(4, 3), (2, 5))
