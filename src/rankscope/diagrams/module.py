@@ -98,7 +98,7 @@ class DiagramModule(nn.Module):
         return {key: value for key, value in self.__dict__.items() if key != "_run"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._run = compiled_forward(self.source, class_name(self.schedule.name))
 
     def _in_order(self, inputs: Sequence[Tensor], named: Mapping[str, Tensor]) -> list[Tensor]:

@@ -16,9 +16,8 @@ from rankscope.diagrams.network import Constant, Drawable
 from rankscope.diagrams.running.arrays import Array
 from rankscope.diagrams.running.fusing import fused
 from rankscope.diagrams.running.schedule import Fill, Schedule, Shape, schedule
-from rankscope.diagrams.running.statements import UNKNOWN, Expression, expression, literal
+from rankscope.diagrams.running.statements import UNKNOWN, Expression, expression, literal, word
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
-from rankscope.errors import DiagramError
 
 # What PyTorch does not have in one call; a file defines those that it uses.
 FUNCTIONS = {
@@ -149,12 +148,12 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
             plain = f"array_{plain}"
         if plain in reserved:
             plain = f"{plain}_"
-        word, count = plain, 1
-        while word in used:
+        own, count = plain, 1
+        while own in used:
             count += 1
-            word = f"{plain.rstrip('_')}_{count}"
-        used.add(word)
-        chosen[name] = word
+            own = f"{plain.rstrip('_')}_{count}"
+        used.add(own)
+        chosen[name] = own
     return chosen
 
 
@@ -209,17 +208,11 @@ def _initial(array: Array, shape: Shape) -> str:
 def _numbers(like: Stored, constant: Constant | None) -> str:
     """What a buffer holds at first: its own numbers, or zeros."""
     if constant is None or not constant.data:
-        dtype = "" if like.dtype is None else f", dtype=torch.{_word(like.dtype)}"
+        dtype = "" if like.dtype is None else f", dtype=torch.{word(like.dtype)}"
         return f"torch.zeros({literal(like.shape)}{dtype})"
     text = b64encode(constant.data).decode("ascii")
-    flat = f'torch.frombuffer(bytearray(b64decode("{text}")), dtype=torch.{_word(constant.dtype)})'
+    flat = f'torch.frombuffer(bytearray(b64decode("{text}")), dtype=torch.{word(constant.dtype)})'
     return f"{flat}.reshape({literal(constant.shape)})"
-
-
-def _word(dtype: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", dtype):
-        raise DiagramError(f"A constant must hold what PyTorch has a name for, got {dtype!r}.")
-    return dtype
 
 
 @dataclass(frozen=True)
@@ -253,8 +246,8 @@ def _body(planned: Schedule, given: Sequence[Expression]) -> Iterator[str]:
         name = names[line.target]
         yield f"{name} = {line.value.code}  # {literal(line.value.actual)}"
         done = [names[v] for v in sorted(line.uses) if v >= num_arrays and last[v] == place]
-        if place < len(lines) - 2 and any(word != name for word in done):
-            yield f"del {', '.join(word for word in done if word != name)}"
+        if place < len(lines) - 2 and any(each != name for each in done):
+            yield f"del {', '.join(each for each in done if each != name)}"
 
 
 # The target of the last line.

@@ -97,9 +97,7 @@ class _Fuser:
                 and weight == indices[len(indices) - len(norm.over) :]
             ):
                 sources = (*norm.sources, product.sources[second])
-                self.changed[product.target] = replace(
-                    norm, target=product.target, sources=sources
-                )
+                self.changed[product.target] = replace(norm, target=product.target, sources=sources)
                 self.absorbed.add(norm.target)
                 return
 
@@ -159,7 +157,9 @@ class _Fuser:
         if not takes:
             return None
         changed = replace(operation, sources=(*operation.sources, *spread.sources))
-        return replace(changed, has_bias=True) if isinstance(changed, Multiply | Convolve) else changed
+        return (
+            replace(changed, has_bias=True) if isinstance(changed, Multiply | Convolve) else changed
+        )
 
     def find_attention(self, product: Multiply) -> None:
         """Scores, a scale, a mask, softmax, and a product with values."""
@@ -242,7 +242,9 @@ class _Fuser:
         for source, indices, last in zip(attention.sources, attention.inputs, ends, strict=True):
             view = self.turned(self.value(source), indices, (*batch, *last), sizes, label)
             shape = (*outer, *(sizes[index] for index in last))
-            views.append(view if len(batch) == 2 else self.write(Read(0, (view,), shape, None), label))
+            views.append(
+                view if len(batch) == 2 else self.write(Read(0, (view,), shape, None), label)
+            )
         natural = (*batch, ends[0][0], ends[2][1])
         shape = tuple(sizes[index] for index in natural)
         made = (*outer, *shape[-2:])
@@ -275,7 +277,11 @@ def _linear(product: Multiply, bias: Shape) -> Multiply | None:
 
 
 def _attention(
-    product: Multiply, place: int, chain: list[Operation], scores: Multiply, shapes: tuple[Shape, ...]
+    product: Multiply,
+    place: int,
+    chain: list[Operation],
+    scores: Multiply,
+    shapes: tuple[Shape, ...],
 ) -> _Attention | None:
     """Read a chain from a product with values back to scores as attention, if it is that.
 
@@ -303,7 +309,9 @@ def _attention(
     feature = names[summed[0]]
     ends = ((query[0], feature), (key, feature), (key, made[0]))
     every = (*inputs, values)
-    fits = all(sorted(one) == sorted((*batch, *last)) for one, last in zip(every, ends, strict=True))
+    fits = all(
+        sorted(one) == sorted((*batch, *last)) for one, last in zip(every, ends, strict=True)
+    )
     fits &= sorted(weights) == sorted((*batch, query[0], key))
     fits &= sorted(product.output) == sorted((*batch, query[0], made[0]))
     masks = [operation for operation in chain if isinstance(operation, Mask)]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
+from rankscope.diagrams.network import Argument as NetworkArgument
 from rankscope.diagrams.network import (
     Box,
     Call,
@@ -25,7 +26,6 @@ from rankscope.diagrams.network import (
     Word,
     flattened,
 )
-from rankscope.diagrams.network import Argument as NetworkArgument
 from rankscope.diagrams.network import Constant as NetworkConstant
 from rankscope.diagrams.parts import Convolution, Node, Role
 from rankscope.diagrams.plan import Contraction, RegionPlan
@@ -514,7 +514,9 @@ class _DiagramWriter:
         if isinstance(integers, Constant) and integers.is_integer:
             entry = int(integers.value)
             return self.writer.write(
-                Select(self.writer.next, (table,), shape, (move.inputs[1],), move.output, along, entry),
+                Select(
+                    self.writer.next, (table,), shape, (move.inputs[1],), move.output, along, entry
+                ),
                 label,
             )
         chosen = self.filled(integers, move.inputs[0][:-1], (table,), move.operands[0])
@@ -548,9 +550,7 @@ class _DiagramWriter:
             label,
         )
 
-    def filled(
-        self, value: Value, indices: Indices, like: tuple[int, ...], label: str
-    ) -> int:
+    def filled(self, value: Value, indices: Indices, like: tuple[int, ...], label: str) -> int:
         """A value as numbers; constants are spelled out only here."""
         if isinstance(value, int):
             return value

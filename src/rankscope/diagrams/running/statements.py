@@ -21,8 +21,6 @@ MAX_LETTERS = 52
 MAX_CONVOLUTIONS = 3
 # The shape of an input whose rows are read: whoever calls may give more rows, or more axes.
 UNKNOWN: Shape = (-1,)
-# Names of precisions, layouts and memory formats in torch.
-WORD = re.compile(r"[a-z][a-z0-9_]*")
 PAD_MODES = {
     "zeros": "constant",
     "circular": "circular",
@@ -121,6 +119,17 @@ def literal(value: object) -> str:
     )
 
 
+def word(text: str) -> str:
+    """A name of PyTorch, such as that of a precision or a memory format.
+
+    Raises:
+        DiagramError: if it is no single word.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
+        raise DiagramError(f"A name of PyTorch must be one word such as float32, got {text!r}.")
+    return text
+
+
 @singledispatch
 def expression(operation: schedule.Operation, operands: tuple[Expression, ...]) -> Expression:
     """The code that carries out an operation on its sources."""
@@ -154,25 +163,16 @@ def _(operation: schedule.Multiply, operands: tuple[Expression, ...]) -> Express
     sizes = sizes_of(inputs, operands)
     if len(inputs) == 1:
         return arranged(operands[0], inputs[0], single(output), sizes)
-    if operation.has_bias:
-        return _linear(operation, tuple(operand.whole for operand in operands), sizes)
-    if is_elementwise(inputs, output):
+    if not operation.has_bias and is_elementwise(inputs, output):
         first, second = (
             broadcast(operand, indices, output, sizes)
             for operand, indices in zip(operands, inputs, strict=True)
         )
         return joined(first, " * ", second, operation.shape)
     operands = tuple(operand.whole for operand in operands)
-    product = _matrix_product(operation, operands, sizes)
-    if product is not None:
-        return product
-    chosen = letters(index for indices in (*inputs, output) for index in indices)
-    if len(chosen) > MAX_LETTERS:
-        return _merged_product(operation, operands, sizes)
-    words = ["".join(chosen[index] for index in indices) for indices in inputs]
-    equation = f"{','.join(words)}->{''.join(chosen[index] for index in output)}"
-    given = ", ".join(operand.code for operand in operands)
-    return Expression(f'torch.einsum("{equation}", {given})', operation.shape)
+    if operation.has_bias:
+        return _linear(operation, operands, sizes)
+    return _matrix_product(operation, operands, sizes) or _einsum(operation, operands, sizes)
 
 
 @expression.register
@@ -182,7 +182,8 @@ def _(operation: schedule.Spread, operands: tuple[Expression, ...]) -> Expressio
     held = replace(held, shape=operation.shape, held=held.actual)
     if operation.factor == 1.0:
         return held
-    return replace(held, code=f"{held.atom} * {number(operation.factor)}", is_atom=False)
+    code = f"{held.atom} * {number(operation.factor)}"
+    return replace(held, code=code, is_atom=False, origin=None)
 
 
 @expression.register
@@ -196,7 +197,9 @@ def _(operation: schedule.Convolve, operands: tuple[Expression, ...]) -> Express
             f"({', '.join(part.name for part in parts)}), but PyTorch convolves along at most "
             f"{MAX_CONVOLUTIONS}; put some of them into a region of their own."
         )
-    sizes |= {part.output: part.output_size(sizes[part.input], sizes[part.kernel]) for part in parts}
+    sizes |= {
+        part.output: part.output_size(sizes[part.input], sizes[part.kernel]) for part in parts
+    }
     batch, groups, made, channels = convolution_axes(operation)
     space, kernel = [part.input for part in parts], [part.kernel for part in parts]
     image = arranged(
@@ -321,20 +324,21 @@ def _(operation: schedule.Attend, operands: tuple[Expression, ...]) -> Expressio
 
 @expression.register
 def _(operation: schedule.Invoke, operands: tuple[Expression, ...]) -> Expression:
-    def argument(value: Argument) -> str:
+    def written_out(value: Argument) -> str:
         match value:
             case Source(place=place):
-                return operands[place].whole.code
+                code = operands[place].whole.code
             case Word(kind="device", text=text):
-                return f"torch.device({literal(text)})"
-            case Word(text=text) if WORD.fullmatch(text):
-                return f"torch.{text}"
+                code = f"torch.device({literal(text)})"
+            case Word(text=text):
+                code = f"torch.{word(text)}"
             case tuple():
-                return f"[{', '.join(argument(each) for each in value)}]"
+                code = f"[{', '.join(written_out(each) for each in value)}]"
             case _:
-                return literal(value)
+                code = literal(value)
+        return code
 
-    given = ", ".join(f"{name}={argument(value)}" for name, value in operation.arguments)
+    given = ", ".join(f"{name}={written_out(value)}" for name, value in operation.arguments)
     return Expression(f"{operation.function}({given})", operation.shape)
 
 
@@ -343,9 +347,7 @@ def _(operation: schedule.Item, operands: tuple[Expression, ...]) -> Expression:
     return Expression(f"{operands[0].atom}[{int(operation.place)}]", operation.shape)
 
 
-def sizes_of(
-    inputs: tuple[Indices, ...], operands: tuple[Expression, ...]
-) -> dict[str, int]:
+def sizes_of(inputs: tuple[Indices, ...], operands: tuple[Expression, ...]) -> dict[str, int]:
     """Sizes of the indices of some operands."""
     return {
         index: size
@@ -426,7 +428,10 @@ def is_elementwise(inputs: tuple[Indices, ...], output: Indices) -> bool:
 
 
 def convolution_axes(operation: schedule.Convolve) -> tuple[Indices, Indices, Indices, Indices]:
-    """Batch, groups, what the kernel brings, and channels: what both hold is groups if it is kept."""
+    """Batch, groups, what the kernel brings, and channels.
+
+    What both operands hold is groups if the output has it, else channels.
+    """
     inputs, output = operation.inputs, operation.output
     space = {leg for part in operation.convolutions for leg in (part.input, part.kernel)}
     value = without_repeats(inputs[0], {*output, *inputs[1]} - space)
@@ -511,6 +516,20 @@ def _matrix_product(
     return None
 
 
+def _einsum(
+    operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
+) -> Expression:
+    """Any product, by letters."""
+    inputs, output = operation.inputs, operation.output
+    chosen = letters(index for indices in (*inputs, output) for index in indices)
+    if len(chosen) > MAX_LETTERS:
+        return _merged_product(operation, operands, sizes)
+    words = ["".join(chosen[index] for index in indices) for indices in inputs]
+    equation = f"{','.join(words)}->{''.join(chosen[index] for index in output)}"
+    given = ", ".join(operand.code for operand in operands)
+    return Expression(f'torch.einsum("{equation}", {given})', operation.shape)
+
+
 def _merged_product(
     operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
 ) -> Expression:
@@ -554,7 +573,9 @@ def _padded(
     """The image with what F.pad has to add, and what the convolution pads by itself."""
     for part in parts:
         _check_padding(part, sizes[part.input])
-    if all(part.padding_mode == "zeros" and part.padding[0] == part.padding[1] >= 0 for part in parts):
+    if all(
+        part.padding_mode == "zeros" and part.padding[0] == part.padding[1] >= 0 for part in parts
+    ):
         return code, tuple(part.padding[0] for part in parts)
     for place, part in enumerate(parts):
         # F.pad counts the last axis first.
