@@ -15,10 +15,9 @@ from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import Convolution
 from rankscope.diagrams.running import schedule
 from rankscope.diagrams.running.schedule import Argument, Indices, Shape, Source
-from rankscope.errors import ContractionError, DiagramError, SizeError
+from rankscope.errors import DiagramError, SizeError
 
 MAX_LETTERS = 52
-MAX_CONVOLUTIONS = 3
 # The shape of an input whose rows are read: whoever calls may give more rows, or more axes.
 UNKNOWN: Shape = (-1,)
 PAD_MODES = {
@@ -191,12 +190,6 @@ def _(operation: schedule.Convolve, operands: tuple[Expression, ...]) -> Express
     operands = tuple(operand.whole for operand in operands)
     sizes = sizes_of(operation.inputs, operands)
     parts = operation.convolutions
-    if len(parts) > MAX_CONVOLUTIONS:
-        raise ContractionError(
-            f"One move of this contraction carries out {len(parts)} convolutions "
-            f"({', '.join(part.name for part in parts)}), but PyTorch convolves along at most "
-            f"{MAX_CONVOLUTIONS}; put some of them into a region of their own."
-        )
     sizes |= {
         part.output: part.output_size(sizes[part.input], sizes[part.kernel]) for part in parts
     }
