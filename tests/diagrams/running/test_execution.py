@@ -207,7 +207,9 @@ def test_a_module_and_its_source_compute_the_defining_sum(recipe: dict[str, Any]
     expected = defined_value(diagram, arrays)
     for module in modules:
         torch.testing.assert_close(module.double()(*inputs), expected)
-        assert most_entries(module, inputs) == peak_memory(module.schedule)
+        most, planned = most_entries(module, inputs), peak_memory(module.schedule)
+        # Constants may be left to broadcasting for longer than planned.
+        assert most <= planned if "constant" in recipe["roles"] else most == planned
     # In double precision before it loads anything, so that nothing is rounded on the way.
     twin = from_source(to_source(diagram), "random").double()
     twin.load_state_dict(modules[0].state_dict())

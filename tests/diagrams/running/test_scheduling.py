@@ -3,7 +3,7 @@ import pytest
 from rankscope.diagrams.cost import peak_memory
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.network import Network, Step, Sum, Term
+from rankscope.diagrams.network import Sum, Term
 from rankscope.diagrams.parts import Index, Node, Region, Role
 from rankscope.diagrams.running.schedule import (
     Add,
@@ -14,8 +14,8 @@ from rankscope.diagrams.running.schedule import (
     Read,
     Scale,
     Spread,
+    schedule,
 )
-from rankscope.diagrams.running.schedule import schedule
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 

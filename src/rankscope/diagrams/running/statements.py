@@ -171,7 +171,11 @@ def _(operation: schedule.Multiply, operands: tuple[Expression, ...]) -> Express
     operands = tuple(operand.whole for operand in operands)
     if operation.has_bias:
         return _linear(operation, operands, sizes)
-    return _matrix_product(operation, operands, sizes) or _einsum(operation, operands, sizes)
+    return (
+        _matrix_product(operation, operands, sizes)
+        or _tensor_product(operation, operands, sizes)
+        or _einsum(operation, operands, sizes)
+    )
 
 
 @expression.register
@@ -370,7 +374,7 @@ def arranged(
     Example:
         >>> value = Expression("x", (2, 3, 4))
         >>> arranged(value, ("i", "j", "k"), (("k", "i"), ()), {"i": 2, "j": 3, "k": 4}).code
-        'x.sum((1,)).permute(1, 0).reshape(8, 1)'
+        'x.sum((1,)).mT.reshape(8, 1)'
     """
     wanted = tuple(index for group in groups for index in group)
     diagonals, left = _diagonals(indices)
@@ -404,10 +408,9 @@ def broadcast(
 def joined(first: Expression, sign: str, second: Expression, shape: Shape) -> Expression:
     """Two operands of a product or a sum, broadcast to each other."""
     shapes = (first.actual, second.actual)
-    held = tuple(
-        max(sizes)
-        for sizes in zip(*((1,) * (len(shape) - len(each)) + each for each in shapes), strict=True)
-    )
+    order = max(map(len, shapes))
+    padded = [(1,) * (order - len(each)) + each for each in shapes]
+    held = tuple(max(sizes) for sizes in zip(*padded, strict=True))
     left = first.atom if sign == " * " else first.code
     right = second.code if sign == " + " else second.atom
     return Expression(f"{left}{sign}{right}", shape, None if held == shape else held, is_atom=False)
@@ -507,6 +510,31 @@ def _matrix_product(
             code, is_atom = f"F.linear({left.code}, {right.code})", True
         return Expression(code, shape, is_atom=is_atom).reshaped(operation.shape)
     return None
+
+
+def _tensor_product(
+    operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
+) -> Expression | None:
+    """A sum over several indices at once: einsum would copy the larger operand in any order."""
+    first, second = operation.inputs
+    summed = [index for index in first if index in second]
+    kept = [index for index in (*first, *second) if index not in summed]
+    is_plain = len({*first}) == len(first) and len({*second}) == len(second)
+    if not is_plain or len(summed) < 2 or sorted(kept) != sorted(operation.output):
+        return None
+    # A matrix product is quickest when the larger operand is not transposed: it should be on the
+    # left if its last index is summed, else on the right.
+    is_second_larger = math.prod(operands[1].shape) > math.prod(operands[0].shape)
+    larger = second if is_second_larger else first
+    order = (1, 0) if is_second_larger != (larger[-1] not in summed) else (0, 1)
+    left, right = (operation.inputs[place] for place in order)
+    ordered = [index for index in larger if index in summed]
+    places = tuple(tuple(one.index(index) for index in ordered) for one in (left, right))
+    given = ", ".join(operands[place].code for place in order)
+    natural = tuple(index for index in (*left, *right) if index not in summed)
+    shape = tuple(sizes[index] for index in natural)
+    value = Expression(f"torch.tensordot({given}, {literal(places)})", shape)
+    return arranged(value, natural, single(operation.output), sizes)
 
 
 def _einsum(
