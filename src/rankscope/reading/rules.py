@@ -523,10 +523,11 @@ def read_einsum(rule: Rule) -> Result:
 def read_embedding(rule: Rule) -> Result:
     """A table look-up: a one-hot node times the table, or rows of it if they are known."""
     table, fixed = rule.view("weight"), rule.known("indices")
-    if fixed is not None:
-        return _fixed_rows(rule, fixed, table)
-    tokens = rule.view("indices")
-    if not tokens.is_plain or tokens.role is not Role.DATA:
+    rows = None if fixed is None else _fixed_rows(rule, fixed, table)
+    if rows is not None:
+        return rows
+    tokens = rule.drafting.plain(rule.copy, rule.view("indices"))
+    if tokens.role not in (Role.DATA, Role.BUFFER):
         return None
     usual = {1: (SEQUENCE,), 2: (BATCH, SEQUENCE)}.get(len(tokens.axes))
     if usual is not None:
