@@ -157,7 +157,10 @@ def _transformers_models() -> Iterator[Model]:
     )
     mamba = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 200, "state_size": 8}
     yield Model(
-        "transformers", "Mamba", _transformers("MambaForCausalLM", "MambaConfig", **mamba), _tokens(8)
+        "transformers",
+        "Mamba",
+        _transformers("MambaForCausalLM", "MambaConfig", **mamba),
+        _tokens(8),
     )
 
 

@@ -412,16 +412,20 @@ def drawable_with_sizes(drawable: Drawable, sizes: Mapping[str, int]) -> Drawabl
         if name not in known:
             raise SizeError(f"{drawable.name!r} has no index or symbol {name!r}.")
     if isinstance(drawable, Network):
-        steps = [replace(step, body=_resized_body(step.body, sizes)) for step in drawable.steps]
+        # The sizes of a call are those of the example that it was read with.
+        steps = [
+            replace(step, body=_resized_body(step.body, sizes))
+            if isinstance(step.body, Diagram | Sum)
+            else step
+            for step in drawable.steps
+        ]
         return replace(drawable, steps=tuple(steps))
     return _resized_body(drawable, sizes)
 
 
-def _resized_body(body: Body, sizes: Mapping[str, int]) -> Body:
+def _resized_body(body: Diagram | Sum, sizes: Mapping[str, int]) -> Diagram | Sum:
     if isinstance(body, Diagram):
         return _resized_diagram(body, sizes)
-    if isinstance(body, Call | Box):
-        return body  # Its sizes are those of the example it was read with.
     terms = [replace(t, diagram=_resized_diagram(t.diagram, sizes)) for t in body.terms]
     return replace(body, terms=tuple(terms))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.letters import letters
-from rankscope.diagrams.network import Drawable, Sum, as_network
+from rankscope.diagrams.network import Argument, Call, Drawable, Reference, Sum, Word, flattened
 from rankscope.diagrams.parts import Convolution, Node, Region, Role
 
 
@@ -41,16 +41,20 @@ def einsum_program(drawable: Drawable) -> Program:
         R = relu(einsum("bf,fh->bh", X, V))
         result = einsum("bh,ho->bo", R, W)
     """
-    network = as_network(drawable)
+    network = flattened(drawable)
     names = {step.name for step in network.steps}
     lines: list[str] = []
     for step in network.steps:
-        if not isinstance(step.body, Sum):
+        if isinstance(step.body, Call):
+            lines.append(f"{', '.join(step.arrays)} = {_call(step.body)}")
+            continue
+        if isinstance(step.body, Diagram):
             writer = _DiagramWriter(step.body, step.name, names)
             lines.extend(writer.inner_lines())
             lines.append(f"{step.name} = {writer.expression(None)}")
             continue
         terms = []
+        assert isinstance(step.body, Sum), "boxes are opened"
         for place, term in enumerate(step.body.terms):
             writer = _DiagramWriter(term.diagram, f"{step.name}.{place}", names)
             lines.extend(writer.inner_lines())
@@ -127,6 +131,21 @@ class _DiagramWriter:
 
     def word(self, indices: tuple[str, ...]) -> str:
         return "".join(self.letters[index] for index in indices)
+
+
+def _call(call: Call) -> str:
+    def written(value: Argument) -> str:
+        if isinstance(value, Reference):
+            return call.diagram.node_by_name[value.node].source
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(written, value))}]"
+        return value.text if isinstance(value, Word) else repr(value)
+
+    given = (
+        written(value) if isinstance(value, Reference) else f"{name}={written(value)}"
+        for name, value in call.arguments
+    )
+    return f"{call.kind}({', '.join(given)})"
 
 
 def _as_factor(scale: str) -> str:

@@ -1,7 +1,7 @@
-"""The picture of a call or a module: what it takes on the left, one box, what it makes on the right.
+"""The picture of a call or a module: what it takes, one box, and what it makes.
 
-A leg stands for all axes of an array and says its shape. The box of an opaque operation has a broken
-outline, that of a module is double.
+A leg stands for all axes of an array and says its shape. The box of an opaque operation has a
+broken outline, that of a module is double.
 """
 
 from rankscope.diagrams.diagram import Diagram
@@ -44,7 +44,6 @@ def call_picture(body: Call | Box, view: View) -> Scene:
         tip = right + max(SHORTEST_LEG, _leg(diagram, leg, view))
         wires.append(_wire(leg, (right, tip), y, (body.name,)))
         labels.append(_label(diagram, leg, (right + tip) / 2, y, view))
-    frames: tuple[Shape, ...] = ()
     if isinstance(body, Call) and not body.is_exact:
         labels.append(_note("opaque", left + width / 2, height / 2))
     if isinstance(body, Box):
@@ -66,7 +65,6 @@ def call_picture(body: Call | Box, view: View) -> Scene:
     return Scene(
         body.name,
         title=body.title or body.name,
-        frames=frames,
         wires=tuple(wires),
         shapes=tuple(shapes),
         labels=tuple(labels),

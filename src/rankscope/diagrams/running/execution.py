@@ -258,7 +258,7 @@ class Taking:
 
 @prepared.register
 def _(operation: schedule.Invoke, shapes: Shapes) -> Run:
-    function = torch.ops
+    function: Any = torch.ops
     for word in operation.function.split(".")[2:]:
         function = getattr(function, word)
     return Invoking(function, operation.arguments)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from rankscope.diagrams.letters import letters
+from rankscope.diagrams.network import Word
 from rankscope.diagrams.running import schedule
 from rankscope.diagrams.running.axes import Indices, Reduce, Shape
 from rankscope.diagrams.running.lowering import lower_broadcast, lower_convolution, lower_pick
@@ -148,6 +149,27 @@ def _(operation: schedule.Add, names: Names) -> tuple[str, ...]:
         for coefficient, name in zip(operation.coefficients, names.sources, strict=True)
     ]
     return (names.assign(" + ".join(terms)),)
+
+
+@statements.register
+def _(operation: schedule.Invoke, names: Names) -> tuple[str, ...]:
+    def written(value: schedule.Argument) -> str:
+        if isinstance(value, schedule.Source):
+            return names.sources[value.place]
+        if isinstance(value, Word):
+            is_device = value.kind == "device"
+            return f"torch.device({value.text!r})" if is_device else f"torch.{value.text}"
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(written, value))}]"
+        return number(value) if isinstance(value, float) else repr(value)
+
+    given = ", ".join(f"{name}={written(value)}" for name, value in operation.arguments)
+    return (names.assign(f"{operation.function}({given})"),)
+
+
+@statements.register
+def _(operation: schedule.Item, names: Names) -> tuple[str, ...]:
+    return (names.assign(f"{names.sources[0]}[{operation.place}]"),)
 
 
 def einsum_equation(inputs: tuple[Indices, ...], output: Indices) -> str:
