@@ -5,11 +5,11 @@ from torch import Tensor, nn
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.diagrams.reading.drafts import Draft, Operand
-from rankscope.diagrams.reading.notebook import Notebook
-from rankscope.diagrams.reading.read import from_module
-from rankscope.diagrams.reading.sorts import FEATURE, guess
-from rankscope.diagrams.reading.values import Value, permuted, scaled, whole
+from rankscope.reading.drafting import Draft, Operand
+from rankscope.reading.drafting import Drafting
+from rankscope.reading.read import from_module
+from rankscope.reading.views import FEATURE, guess
+from rankscope.reading.views import ArrayView, permuted, scaled, whole
 from rankscope.errors import SizeError, UnsupportedModuleError
 
 
@@ -17,7 +17,7 @@ def data(name: str, *shape: int) -> Value:
     return whole(name, shape, guess(len(shape)), Role.DATA)
 
 
-def run(notebook: Notebook, result: Value, **inputs: Tensor) -> Tensor:
+def run(notebook: Drafting, result: Value, **inputs: Tensor) -> Tensor:
     value: Tensor = to_module(notebook.finished("test", result))(**inputs)
     return value
 
@@ -25,7 +25,7 @@ def run(notebook: Notebook, result: Value, **inputs: Tensor) -> Tensor:
 def test_cuts_that_cross_are_copied_first() -> None:
     """Six as 2 times 3 and as 3 times 2 have no common cut unless one of them is copied."""
     first, second = data("a", 2, 3), data("b", 2, 3)
-    notebook = Notebook()
+    notebook = Drafting()
     operands = (
         Operand("A", notebook.reshape("r", permuted(first, (1, 0)), (6,)), ("i",)),
         Operand("B", notebook.reshape("r", second, (6,)), ("i",)),
@@ -37,7 +37,7 @@ def test_cuts_that_cross_are_copied_first() -> None:
 
 
 def test_a_reshape_copies_only_what_it_must() -> None:
-    notebook = Notebook()
+    notebook = Drafting()
     value = data("x", 2, 3, 4)
     notebook.reshape("free", value, (6, -1))
     assert not notebook.steps
@@ -48,18 +48,18 @@ def test_a_reshape_copies_only_what_it_must() -> None:
 @pytest.mark.parametrize("shape", [(5, 5), (7, -1), (-1, -1), (0, -1)])
 def test_a_reshape_to_another_number_of_entries_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(SizeError, match=r"x: 24 entries do not fit the shape \("):
-        Notebook().reshape("x", data("x", 2, 3, 4), shape)
+        Drafting().reshape("x", data("x", 2, 3, 4), shape)
 
 
 def test_names_of_steps_are_made_different() -> None:
-    notebook = Notebook(reserved={"x"})
+    notebook = Drafting(reserved={"x"})
     notebook.copied("x", data("x", 2))
     notebook.copied("x", data("x", 2))
     assert [step.name for step in notebook.steps] == ["x2", "x3"]
 
 
 def test_parts_of_one_axis_share_a_copy() -> None:
-    notebook = Notebook()
+    notebook = Drafting()
     value = data("x", 2, 6)
     parts = [notebook.narrow("part", value, 1, span) for span in ((0, 2), (2, 6))]
     assert [step.name for step in notebook.steps] == ["part"]
@@ -69,7 +69,7 @@ def test_parts_of_one_axis_share_a_copy() -> None:
 
 
 def test_rows_of_rows_count_from_the_first() -> None:
-    notebook = Notebook()
+    notebook = Drafting()
     outer = notebook.narrow("part", data("x", 6, 2), 0, (2, 6))
     inner = notebook.narrow("part", outer, 0, (1, 3))
     assert inner.rows == (3, 5)
@@ -79,14 +79,14 @@ def test_rows_of_rows_count_from_the_first() -> None:
 
 
 def test_a_factor_that_is_left_over_becomes_a_coefficient() -> None:
-    notebook = Notebook()
+    notebook = Drafting()
     x = torch.randn(3)
     result = scaled(notebook.copied("copy", data("x", 3)), -2.5)
     torch.testing.assert_close(run(notebook, result, x=x), -2.5 * x)
 
 
 def test_an_open_leg_that_nothing_holds_is_held_by_ones() -> None:
-    notebook = Notebook()
+    notebook = Drafting()
     short = whole("b", (3,), (FEATURE,), Role.DATA)
     result = notebook.add("sum", (data("x", 2, 3), short, 1.5), (1.0, -1.0, 2.0))
     first, second, third = diagrams_of(notebook.steps[0].body)
@@ -99,7 +99,7 @@ def test_an_open_leg_that_nothing_holds_is_held_by_ones() -> None:
 
 def test_the_last_step_has_the_axes_of_the_result_in_their_order() -> None:
     """Also where the sizes do not tell a transpose from the original."""
-    notebook = Notebook()
+    notebook = Drafting()
     x = torch.randn(3, 3)
     result = permuted(notebook.copied("copy", data("x", 3, 3)), (1, 0))
     torch.testing.assert_close(run(notebook, result, x=x), x.T)

@@ -9,12 +9,12 @@ from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network, Sum, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.diagrams.reading import from_module, inline
-from rankscope.diagrams.reading.drafts import Draft, Operand, Slide
-from rankscope.diagrams.reading.inputs import with_whole_inputs
-from rankscope.diagrams.reading.notebook import Notebook, axis_letters
-from rankscope.diagrams.reading.sorts import FEATURE, SPACES, guess
-from rankscope.diagrams.reading.values import Piece, Value, permuted, scaled, whole
+from rankscope.reading import from_module, inline
+from rankscope.reading.drafting import Draft, Operand, Slide
+from rankscope.reading.inputs import with_whole_inputs
+from rankscope.reading.drafting import Notebook, axis_letters
+from rankscope.reading.views import FEATURE, SPACES, guess
+from rankscope.reading.views import Piece, ArrayView, permuted, scaled, whole
 
 Move = Callable[[Notebook, Value, Value], Value]
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import Network, Sum
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
 
 Check = Callable[..., Network]

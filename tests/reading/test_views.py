@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
 
 Check = Callable[..., Network]

@@ -4,7 +4,7 @@ import pytest
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import Network
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.errors import UnsupportedModuleError
 
 Check = Callable[..., Network]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network
-from rankscope.diagrams.reading import from_module, module_arrays
+from rankscope.reading import from_module, module_arrays
 
 Check = Callable[..., Network]
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.errors import UnsupportedModuleError
 
 Check = Callable[..., Network]

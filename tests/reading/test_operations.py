@@ -3,8 +3,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankscope.diagrams.reading import from_module
-from rankscope.diagrams.reading.operations import ALIASES, OPERATIONS
+from rankscope.reading import from_module
+from rankscope.reading.operations import ALIASES, OPERATIONS
 from rankscope.errors import UnsupportedModuleError
 
 

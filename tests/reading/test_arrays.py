@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.reading.arrays import Arrays, is_causal_mask, module_arrays
+from rankscope.reading.arrays import Arrays, is_causal_mask, module_arrays
 from rankscope.errors import UnsupportedModuleError
 
 

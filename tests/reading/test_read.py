@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of, input_arrays
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.diagrams.repeats import collapse
 from rankscope.errors import RequestError, SizeError
 
@@ -227,7 +227,7 @@ def test_a_shape_that_is_not_positive_is_refused() -> None:
 def test_reading_does_not_depend_on_the_hash_seed() -> None:
     """Another process, which hashes strings otherwise, reads the same."""
     code = (
-        "from torch import nn; from rankscope.diagrams.reading import from_module; "
+        "from torch import nn; from rankscope.reading import from_module; "
         "m = nn.TransformerEncoderLayer(8, 2, 12).eval(); print(from_module(m, (5, 2, 8)))"
     )
     done = subprocess.run(

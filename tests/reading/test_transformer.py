@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.diagrams.repeats import collapse
 from rankscope.errors import UnsupportedModuleError
 

@@ -1,9 +1,9 @@
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import diagrams_of
-from rankscope.diagrams.reading import from_module
-from rankscope.diagrams.reading.captions import captioned
-from rankscope.diagrams.reading.labels import fraction_label, input_label, weight_label
+from rankscope.reading import from_module
+from rankscope.reading.captions import captioned
+from rankscope.reading.captions import fraction_label, input_label, weight_label
 
 
 def test_steps_and_the_nodes_that_read_them_have_one_label() -> None:

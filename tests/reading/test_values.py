@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.diagrams.parts import Role
-from rankscope.diagrams.reading.sorts import FEATURE, GENERIC, HEAD, HEAD_FEATURE, guess, parts_of
-from rankscope.diagrams.reading.values import (
+from rankscope.reading.views import FEATURE, GENERIC, HEAD, HEAD_FEATURE, guess, parts_of
+from rankscope.reading.views import (
     Value,
     common_cuts,
     expanded,

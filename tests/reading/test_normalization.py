@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.reading import from_module, module_arrays
+from rankscope.reading import from_module, module_arrays
 from rankscope.errors import SizeError, UnsupportedModuleError
 
 Check = Callable[..., Network]

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.reading.joint import split_rows
+from rankscope.reading.simplifying import split_rows
 
 Check = Callable[..., Network]
 

@@ -9,7 +9,7 @@ from rankscope.diagrams.cost import cost
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.pictures.composition import compose
 from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.reading import from_module, module_arrays
+from rankscope.reading import from_module, module_arrays
 from rankscope.diagrams.repeats import collapse
 
 
