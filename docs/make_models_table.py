@@ -1,15 +1,16 @@
 """Read every built-in network and forty models of other libraries, and write docs/models.md.
 
-`python docs/make_models_table.py [NAME …]` (some 20 minutes of processor time on one core; with
-names, only those are read, and the rows are printed). Needs the `dev` extra.
+`python docs/make_models_table.py [NAME …]` (some 20 minutes of processor time; with names of models
+or libraries, only their rows are measured again). Needs the `dev` extra.
 """
 
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -57,29 +58,18 @@ HEADINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Row:
-    """What was measured of one model."""
-
-    model: str
-    cells: tuple[str, ...]
-    is_read: bool
-
-
-def measured(place: int) -> Row:
-    """Read, draw, price and run one model."""
+def measured(place: int) -> tuple[str, ...]:
+    """Read, draw, price and run one model; the cells of its row, or why it failed."""
     torch.set_num_threads(1)
     given = (*zoo.built_in(), *zoo.models())[place]
     try:
-        cells, difference = _cells(given.build(), given.example)
+        return (given.source, given.name, *_cells(given.build(), given.example))
     except Exception as error:  # noqa: BLE001 - a page that says what failed is better than none
         told = str(error).strip().splitlines() or ["no reason given"]
-        reason = f"{type(error).__name__}: {told[0]}"
-        return Row(given.name, (given.source, given.name, reason), is_read=False)
-    return Row(given.name, (given.source, given.name, *cells), is_read=difference < 1e-4)
+        return (given.source, given.name, f"{type(error).__name__}: {told[0]}".replace("|", "/"))
 
 
-def _cells(module: nn.Module, example: Any) -> tuple[tuple[str, ...], float]:
+def _cells(module: nn.Module, example: Any) -> tuple[str, ...]:
     started = time.process_time()
     made = trace(module, example)
     exported = time.process_time()
@@ -97,7 +87,7 @@ def _cells(module: nn.Module, example: Any) -> tuple[tuple[str, ...], float]:
             moves += step.body.is_exact
             opaque.update([step.body.kind] if not step.body.is_exact else [])
     kinds = ", ".join(f"{kind} × {count}" for kind, count in opaque.items())
-    cells = (
+    return (
         f"{exported - started:.1f}",
         f"{read - exported:.2f}",
         str(len(network.steps)),
@@ -108,7 +98,6 @@ def _cells(module: nn.Module, example: Any) -> tuple[tuple[str, ...], float]:
         f"{cost(network).flops:,}",
         f"{difference:.0e}",
     )
-    return cells, difference
 
 
 def _seconds_to_draw(network: Network) -> float:
@@ -135,27 +124,40 @@ def _difference(module: nn.Module, network: Network, example: Any) -> float:
     )
 
 
+def written() -> dict[tuple[str, str], tuple[str, ...]]:
+    """The rows that the page has, by library and model."""
+    lines = PAGE.read_text().splitlines() if PAGE.exists() else []
+    cells = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
+    return {(row[0], row[1]): row for row in cells if len(row) > 2 and row[0] != "from"}
+
+
+def write(rows: Mapping[tuple[str, str], tuple[str, ...]], order: Sequence[zoo.Model]) -> None:
+    """Write the page: the rows in order, and how many models are read."""
+    heading = f"| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}\n"
+    shown = [rows[key] for key in ((m.source, m.name) for m in order) if key in rows]
+    lines = [f"| {' | '.join(row)} |" for row in shown]
+    read = Counter(row[0] for row in shown if len(row) == len(HEADINGS) and float(row[-1]) < 1e-4)
+    counts = Counter(row[0] for row in shown)
+    told = ", ".join(f"{read[source]} of {count} of {source}" for source, count in counts.items())
+    summary = f"\nRead and run again to 1e-4: {told}.\n"
+    PAGE.write_text(INTRODUCTION + heading + "\n".join(lines) + "\n" + summary)
+
+
 def main() -> None:
-    """Write the page, or print some rows."""
+    """Measure all models, or those that are named, and write their rows."""
     everything = (*zoo.built_in(), *zoo.models())
     wanted = sys.argv[1:]
-    places = [n for n, given in enumerate(everything) if not wanted or given.name in wanted]
-    rows: list[Row] = []
-    with ProcessPoolExecutor(2, max_tasks_per_child=4) as workers:
+    places = [
+        n
+        for n, given in enumerate(everything)
+        if not wanted or given.name in wanted or given.source in wanted
+    ]
+    rows = written()
+    with ProcessPoolExecutor(2, get_context("spawn")) as workers:
         for row in workers.map(measured, places):
-            print(" | ".join(row.cells), flush=True)
-            rows.append(row)
-    if wanted:
-        return
-    lines = [f"| {' | '.join(row.cells)} |" for row in rows]
-    own = len(zoo.built_in())
-    count = sum(row.is_read for row in rows[own:])
-    summary = (
-        f"\n{sum(row.is_read for row in rows[:own])} of {own} built-in networks and {count} of "
-        f"{len(rows) - own} others are read and run again to 1e-4.\n"
-    )
-    heading = f"| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}\n"
-    PAGE.write_text(INTRODUCTION + heading + "\n".join(lines) + "\n" + summary)
+            print(" | ".join(row), flush=True)
+            rows[(row[0], row[1])] = row
+            write(rows, everything)
 
 
 if __name__ == "__main__":

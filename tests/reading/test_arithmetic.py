@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import Network, Sum
-from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 Program = Callable[..., Tensor]

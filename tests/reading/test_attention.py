@@ -7,8 +7,8 @@ from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import IndexKind
-from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

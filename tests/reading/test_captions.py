@@ -2,8 +2,7 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.network import diagrams_of
 from rankscope.reading import from_module
-from rankscope.reading.captions import captioned
-from rankscope.reading.captions import fraction_label, input_label, weight_label
+from rankscope.reading.captions import captioned, fraction_label, input_label, weight_label
 
 
 def test_steps_and_the_nodes_that_read_them_have_one_label() -> None:

@@ -7,12 +7,12 @@ from torch import nn
 
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 quick = settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

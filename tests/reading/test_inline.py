@@ -10,20 +10,26 @@ from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network, Sum, diagrams_of
 from rankscope.diagrams.parts import Role
 from rankscope.reading import from_module, inline
-from rankscope.reading.drafting import Draft, Operand, Slide
-from rankscope.reading.inputs import with_whole_inputs
-from rankscope.reading.drafting import Notebook, axis_letters
-from rankscope.reading.views import FEATURE, SPACES, guess
-from rankscope.reading.views import Piece, ArrayView, permuted, scaled, whole
+from rankscope.reading.drafting import Draft, Drafting, Operand, Slide, axis_letters
+from rankscope.reading.views import (
+    FEATURE,
+    SPACES,
+    ArrayView,
+    Piece,
+    guess,
+    permuted,
+    scaled,
+    whole,
+)
 
-Move = Callable[[Notebook, Value, Value], Value]
+Move = Callable[[Drafting, ArrayView, ArrayView], ArrayView]
 
 
-def weight(name: str, *shape: int) -> Value:
+def weight(name: str, *shape: int) -> ArrayView:
     return whole(name, shape, (FEATURE,) * len(shape), Role.PARAMETER)
 
 
-def times_matrix(book: Notebook, value: Value, _: Value) -> Value:
+def times_matrix(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     letters = axis_letters(value)
     size = value.shape[-1]
     matrix = weight(f"W{len(book.steps)}", 3, size)
@@ -31,42 +37,42 @@ def times_matrix(book: Notebook, value: Value, _: Value) -> Value:
     return book.compute("linear", Draft(operands, (*letters[:-1], "out")))
 
 
-def with_bias(book: Notebook, value: Value, _: Value) -> Value:
+def with_bias(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     return book.add("bias", (value, weight(f"b{len(book.steps)}", value.shape[-1])), (1.0, 2.0))
 
 
-def softmax(book: Notebook, value: Value, _: Value) -> Value:
+def softmax(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     return book.apply("softmax", Function("softmax"), value, (0,))
 
 
-def relu(book: Notebook, value: Value, _: Value) -> Value:
+def relu(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     return book.apply("relu", Function("relu"), scaled(value, -0.5))
 
 
-def square(book: Notebook, value: Value, _: Value) -> Value:
+def square(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     return book.multiply("square", (value, value))
 
 
-def gated(book: Notebook, value: Value, _: Value) -> Value:
+def gated(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     gate = weight(f"g{len(book.steps)}", value.shape[-1])
     return book.multiply("gate", (value, gate))
 
 
-def transposed(book: Notebook, value: Value, _: Value) -> Value:
+def transposed(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     return book.copied("copy", permuted(value, range(len(value.axes))[::-1]))
 
 
-def reshaped(book: Notebook, value: Value, _: Value) -> Value:
+def reshaped(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     return book.reshape("reshape", value, (*value.shape[1:], value.shape[0]))
 
 
-def summed(book: Notebook, value: Value, _: Value) -> Value:
+def summed(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     letters = axis_letters(value)
     kept = letters if len(letters) == 1 else letters[1:]
     return book.compute("sum", Draft((Operand("X", value, letters),), kept))
 
 
-def convolved(book: Notebook, value: Value, _: Value) -> Value:
+def convolved(book: Drafting, value: ArrayView, _: ArrayView) -> ArrayView:
     letters = axis_letters(value)
     kernel = weight(f"k{len(book.steps)}", 2)
     slide = Slide(letters[-1], "kernel", "out", padding=(1, 0))
@@ -77,7 +83,7 @@ def convolved(book: Notebook, value: Value, _: Value) -> Value:
     )
 
 
-def residual(book: Notebook, value: Value, start: Value) -> Value:
+def residual(book: Drafting, value: ArrayView, start: ArrayView) -> ArrayView:
     if value.shape == start.shape:
         return book.add("residual", (start, value), (1.0, -1.0))
     return value
@@ -101,13 +107,15 @@ MOVES: list[Move] = [
 @settings(deadline=None, max_examples=40)
 @given(moves=st.lists(st.sampled_from(MOVES), min_size=1, max_size=7), max_nodes=st.integers(2, 12))
 def test_the_value_of_a_network_does_not_change(moves: list[Move], max_nodes: int) -> None:
-    book = Notebook(reserved={"x"})
+    book = Drafting(reserved={"x"})
     start = value = whole("x", (2, 3, 3), guess(3), Role.DATA)
     for move in moves:
         value = move(book, value, start)
-    network = book.finished("random", value)
-    short = with_whole_inputs(inline(network, max_nodes=max_nodes), [start])
-    network = with_whole_inputs(network, [start])
+    last = book.whole_copy("output", value).array
+    network = Network(
+        "random", tuple(book.steps), inputs=("x",), input_shapes=((2, 3, 3),), outputs=(last,)
+    )
+    short = inline(network, max_nodes=max_nodes)
     assert len(short.steps) <= len(network.steps)
     longest = max(len(diagram.nodes) for diagram in diagrams_of(network))
     assert all(len(diagram.nodes) <= max(max_nodes, longest) for diagram in diagrams_of(short))
@@ -144,7 +152,7 @@ def test_a_sum_that_is_only_added_to_another_is_one_sum() -> None:
 
 def test_a_leg_that_ends_at_the_reader_stays_outside_a_barrier() -> None:
     """relu(x).sum() is not relu(x.sum()): joined into one diagram the sum would come first."""
-    book = Notebook()
+    book = Drafting()
     value = relu(book, whole("x", (3,), (FEATURE,), Role.DATA), weight("unused", 1))
     book.compute("sum", Draft((Operand("X", value, ("i",)),), ()))
     network = Network("test", tuple(book.steps))
@@ -153,7 +161,7 @@ def test_a_leg_that_ends_at_the_reader_stays_outside_a_barrier() -> None:
 
 def test_a_convolution_keeps_one_tensor_on_its_input() -> None:
     """An index that two tensors share cannot slide: the product stays a step of its own."""
-    book = Notebook()
+    book = Drafting()
     value = gated(book, whole("x", (2, 3), guess(2), Role.DATA), weight("unused", 1))
     convolved(book, value, value)
     network = Network("test", tuple(book.steps))
@@ -161,7 +169,7 @@ def test_a_convolution_keeps_one_tensor_on_its_input() -> None:
 
 
 def test_the_output_of_a_convolution_is_not_cut() -> None:
-    book = Notebook()
+    book = Drafting()
     value = convolved(book, whole("x", (2, 4), guess(2), Role.DATA), weight("unused", 1))
     relu(book, book.reshape("reshape", value, (2, 2, 2)), value)
     network = Network("test", tuple(book.steps))
@@ -169,7 +177,7 @@ def test_the_output_of_a_convolution_is_not_cut() -> None:
 
 
 def test_a_step_that_took_a_name_is_read_as_often_as_before() -> None:
-    book = Notebook()
+    book = Drafting()
     value = times_matrix(book, whole("x", (2, 3), guess(2), Role.DATA), weight("unused", 1))
     square(book, transposed(book, value, value), value)
     network = Network("test", tuple(book.steps))
@@ -183,7 +191,7 @@ def test_a_step_that_only_reorders_gives_its_place_to_what_it_reorders() -> None
 
 
 def test_a_value_that_is_read_twice_keeps_its_step() -> None:
-    book = Notebook()
+    book = Drafting()
     value = times_matrix(book, whole("x", (2, 3), guess(2), Role.DATA), weight("unused", 1))
     square(book, value, value)
     network = Network("test", tuple(book.steps))

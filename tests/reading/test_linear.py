@@ -9,12 +9,12 @@ from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, Sum, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 quick = settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.reading import from_module, module_arrays
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module, module_arrays
 
 Check = Callable[..., Network]
 

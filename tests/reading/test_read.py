@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of, input_arrays
-from rankscope.reading import from_module
 from rankscope.diagrams.repeats import collapse
 from rankscope.errors import RequestError, SizeError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 
@@ -160,7 +160,7 @@ MOVES = [
 
 
 @settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(moves=st.lists(st.sampled_from(MOVES), min_size=1, max_size=6))
 def test_any_sequence_of_moves_is_read(moves: list[str], assert_reads: Check) -> None:

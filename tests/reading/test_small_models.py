@@ -9,8 +9,8 @@ from rankscope.diagrams.cost import cost
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.pictures.composition import compose
 from rankscope.diagrams.pictures.geometry import lint
-from rankscope.reading import from_module, module_arrays
 from rankscope.diagrams.repeats import collapse
+from rankscope.reading import from_module, module_arrays
 
 
 class DecoderBlock(nn.Module):

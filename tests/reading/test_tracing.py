@@ -7,8 +7,8 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from rankscope.diagrams.network import Network
-from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

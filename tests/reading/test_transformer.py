@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.reading import from_module
 from rankscope.diagrams.repeats import collapse
 from rankscope.errors import UnsupportedModuleError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network
-from rankscope.reading import from_module
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 Program = Callable[[Tensor], Tensor]

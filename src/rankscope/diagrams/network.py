@@ -246,6 +246,7 @@ class Network:
         steps: in order.
         title: for people.
         inputs: arrays that are given, in order; by default those that some step reads.
+        input_shapes: of the inputs, in order; by default the shapes in which they are read.
         outputs: arrays that come out, in order; by default what the last step makes.
         structure: how the outputs are put together; by default the only one by itself.
         constants: arrays that belong to the network.
@@ -259,6 +260,7 @@ class Network:
     steps: tuple[Step, ...]
     title: str | None = None
     inputs: tuple[str, ...] = ()
+    input_shapes: tuple[Shape, ...] = ()
     outputs: tuple[str, ...] = ()
     structure: Structure | None = None
     constants: tuple[Constant, ...] = ()

@@ -229,6 +229,7 @@ NETWORK = record(
         "steps": sequence(STEP),
         "title": optional(TEXT),
         "inputs": NAMES,
+        "input_shapes": sequence(SHAPE),
         "outputs": NAMES,
         "structure": optional(STRUCTURE),
         "constants": sequence(CONSTANT),

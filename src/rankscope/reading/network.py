@@ -155,6 +155,7 @@ class _Reader:
             name,
             tuple(self.drafting.steps),
             inputs=tuple(self.inputs.values()),
+            input_shapes=tuple(value.shape for value in self.inputs),
             outputs=outputs,
             structure=_structure(self.trace),
         )

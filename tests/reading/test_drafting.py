@@ -3,23 +3,29 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import diagrams_of
+from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.reading.drafting import Draft, Operand
-from rankscope.reading.drafting import Drafting
-from rankscope.reading.read import from_module
-from rankscope.reading.views import FEATURE, guess
-from rankscope.reading.views import ArrayView, permuted, scaled, whole
 from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
+from rankscope.reading.drafting import Draft, Drafting, Operand
+from rankscope.reading.views import FEATURE, ArrayView, guess, permuted, scaled, whole
 
 
-def data(name: str, *shape: int) -> Value:
+def data(name: str, *shape: int) -> ArrayView:
     return whole(name, shape, guess(len(shape)), Role.DATA)
 
 
-def run(notebook: Drafting, result: Value, **inputs: Tensor) -> Tensor:
-    value: Tensor = to_module(notebook.finished("test", result))(**inputs)
+def run(notebook: Drafting, result: ArrayView, **inputs: Tensor) -> Tensor:
+    value: Tensor = to_module(finished(notebook, "test", result))(**inputs)
     return value
+
+
+def finished(book: Drafting, name: str, value: ArrayView) -> Network:
+    """The network whose value is `value`, copied if it is not the last step as it is."""
+    shapes = book.steps[-1].arrays if book.steps else {}
+    if not value.is_plain or shapes.get(value.array) != value.shape:
+        value = book.whole_copy("output", value)
+    return Network(name, tuple(book.steps), outputs=(value.array,))
 
 
 def test_cuts_that_cross_are_copied_first() -> None:

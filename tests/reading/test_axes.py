@@ -8,12 +8,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.diagrams.parts import Role
-from rankscope.reading.views import FEATURE, GENERIC, HEAD, HEAD_FEATURE, guess, parts_of
 from rankscope.reading.views import (
-    Value,
+    FEATURE,
+    GENERIC,
+    HEAD,
+    HEAD_FEATURE,
+    ArrayView,
     common_cuts,
     expanded,
+    guess,
     merged,
+    parts_of,
     permuted,
     reshaped,
     squeezed,
@@ -22,7 +27,7 @@ from rankscope.reading.views import (
 )
 
 
-def realized(value: Value, array: Tensor) -> Tensor:
+def realized(value: ArrayView, array: Tensor) -> Tensor:
     """The tensor that a value stands for, from its definition: cut the array, order the pieces."""
     cut = array.reshape([piece.size for piece in value.stored])
     place = {piece: position for position, piece in enumerate(value.stored)}
@@ -33,7 +38,7 @@ def realized(value: Value, array: Tensor) -> Tensor:
     return cut.permute([place[piece] for piece in value.flat]).reshape(value.shape)
 
 
-def numbered(shape: Sequence[int]) -> tuple[Value, Tensor]:
+def numbered(shape: Sequence[int]) -> tuple[ArrayView, Tensor]:
     value = whole("x", shape, guess(len(shape)), Role.DATA)
     return value, torch.arange(math.prod(shape)).reshape(tuple(shape))
 
