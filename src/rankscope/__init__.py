@@ -41,8 +41,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run __getatt
     from rankscope.diagrams.parts import Role as Role
     from rankscope.diagrams.plan import Plan as Plan
     from rankscope.diagrams.program import einsum_program as einsum_program
-    from rankscope.diagrams.reading import from_module as from_module
-    from rankscope.diagrams.reading import module_arrays as module_arrays
+    from rankscope.reading import from_module as from_module
+    from rankscope.reading import module_arrays as module_arrays
     from rankscope.diagrams.source import to_source as to_source
     from rankscope.errors import RankscopeError as RankscopeError
     from rankscope.separation.function_rank import separation_rank as separation_rank
@@ -77,11 +77,11 @@ _HOMES = {
     "einsum_program": "diagrams.program",
     "family": "diagrams.families",
     "from_einsum": "diagrams.einsum",
-    "from_module": "diagrams.reading",
+    "from_module": "reading",
     "load": "compression.loading",
     "measure_rank": "architectures.measuring",
     "minimal_cut": "diagrams.minimal_cut",
-    "module_arrays": "diagrams.reading",
+    "module_arrays": "reading",
     "plan": "auditing.plan",
     "plan_contraction": "diagrams.contraction",
     "separation_rank": "separation.function_rank",

@@ -4,6 +4,7 @@ The page docs/models.md is made from them, and a slow test reads some.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,9 @@ from torch import nn
 # The wheel of torchvision here lacks its compiled operators, which it names when imported.
 _LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
 for _name in ("nms", "qnms"):
-    try:
+    # Another wheel has them already.
+    with suppress(RuntimeError):
         _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    except RuntimeError:  # a wheel with the operators, or a second import
-        pass
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,16 @@ class Model:
     name: str
     make: Callable[[], nn.Module]
     example: Any
+
+    def build(self) -> nn.Module:
+        """The model in inference mode, with random weights where they would all be zero."""
+        torch.manual_seed(0)
+        model = self.make().eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if not parameter.any():
+                    parameter.normal_(std=0.02)
+        return model
 
 
 TORCHVISION = (
@@ -157,7 +167,10 @@ def _transformers_models() -> Iterator[Model]:
     )
     mamba = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 200, "state_size": 8}
     yield Model(
-        "transformers", "Mamba", _transformers("MambaForCausalLM", "MambaConfig", **mamba), _tokens(8)
+        "transformers",
+        "Mamba",
+        _transformers("MambaForCausalLM", "MambaConfig", **mamba),
+        _tokens(8),
     )
 
 
@@ -169,3 +182,40 @@ def models() -> tuple[Model, ...]:
         *(Model("timm", name, _timm(name, options), image) for name, options in TIMM.items()),
         *_transformers_models(),
     )
+
+
+def built_in() -> tuple[Model, ...]:
+    """The networks that come with the package."""
+    from rankscope.architectures.models.catalogue import BUILT_IN
+
+    generator = torch.Generator().manual_seed(1)
+    image = torch.rand(2, 3, 32, 32, generator=generator)
+    words = torch.randint(1, 60, (2, 16), generator=generator)
+    grey = torch.rand(2, 1, 8, 8, generator=generator)
+    letters = torch.randint(1, 25, (2, 6), generator=generator)
+    examples = {
+        "digits": grey,
+        "cp-digits": grey,
+        "letter-to-phoneme": letters,
+        **dict.fromkeys(
+            ("transformer", "small-gpt", "lstm-language-model", "bert-encoder", "minilm"), words
+        ),
+    }
+    return (
+        *(
+            Model("rankscope", name, make, examples.get(name, image))
+            for name, make in BUILT_IN.items()
+        ),
+        *_lipschitz(image),
+    )
+
+
+def _lipschitz(image: torch.Tensor) -> Iterator[Model]:
+    from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
+    from rankscope.architectures.lipschitz.resnet9 import ResNet9
+
+    def network(kind: type[nn.Module], *settings: Any, **options: Any) -> Callable[[], nn.Module]:
+        return lambda: kind(*settings, **options)
+
+    yield Model("rankscope", "lip-convnet-5", network(LipConvNet, 5, width=8), image)
+    yield Model("rankscope", "lipschitz-resnet9", network(ResNet9, width=8), image)

@@ -102,7 +102,7 @@ def _read_module(request: Request) -> Drawable:
         return drawable_with_sizes(found, request.sizes())
     from torch import nn
 
-    from rankscope.diagrams.reading import from_module
+    from rankscope.reading import from_module
 
     if not isinstance(found, nn.Module):
         raise ImportPathError(
@@ -117,4 +117,5 @@ def _read_module(request: Request) -> Drawable:
             f"{request.what} is a module: give the shape of its input, "
             "for example --input 1,3,32,32."
         )
-    return from_module(found.eval(), *request.input_shapes)
+    shapes = request.input_shapes
+    return from_module(found, shapes[0] if len(shapes) == 1 else shapes)

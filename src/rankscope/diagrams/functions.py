@@ -47,9 +47,7 @@ RECIPES: dict[str, Recipe] = {
     "exp": Recipe(r"\exp", "torch.exp(value)"),
     "log": Recipe(r"\log", "torch.log(value)"),
     "sqrt": Recipe(r"\mathrm{sqrt}", "torch.sqrt(value)"),
-    "rsqrt": Recipe(
-        r"1/\mathrm{sqrt}", "torch.rsqrt(value + {eps})", options=(("eps", 0.0),)
-    ),
+    "rsqrt": Recipe(r"1/\mathrm{sqrt}", "torch.rsqrt(value + {eps})", options=(("eps", 0.0),)),
     "reciprocal": Recipe(r"1/", "torch.reciprocal(value)"),
     "power": Recipe(
         r"\mathrm{power}", "torch.pow(value, {exponent})", options=(("exponent", 2.0),)

@@ -246,6 +246,7 @@ class Network:
         steps: in order.
         title: for people.
         inputs: arrays that are given, in order; by default those that some step reads.
+        input_shapes: of the inputs, in order; by default the shapes in which they are read.
         outputs: arrays that come out, in order; by default what the last step makes.
         structure: how the outputs are put together; by default the only one by itself.
         constants: arrays that belong to the network.
@@ -259,6 +260,7 @@ class Network:
     steps: tuple[Step, ...]
     title: str | None = None
     inputs: tuple[str, ...] = ()
+    input_shapes: tuple[Shape, ...] = ()
     outputs: tuple[str, ...] = ()
     structure: Structure | None = None
     constants: tuple[Constant, ...] = ()
@@ -412,16 +414,20 @@ def drawable_with_sizes(drawable: Drawable, sizes: Mapping[str, int]) -> Drawabl
         if name not in known:
             raise SizeError(f"{drawable.name!r} has no index or symbol {name!r}.")
     if isinstance(drawable, Network):
-        steps = [replace(step, body=_resized_body(step.body, sizes)) for step in drawable.steps]
+        # The sizes of a call are those of the example that it was read with.
+        steps = [
+            replace(step, body=_resized_body(step.body, sizes))
+            if isinstance(step.body, Diagram | Sum)
+            else step
+            for step in drawable.steps
+        ]
         return replace(drawable, steps=tuple(steps))
     return _resized_body(drawable, sizes)
 
 
-def _resized_body(body: Body, sizes: Mapping[str, int]) -> Body:
+def _resized_body(body: Diagram | Sum, sizes: Mapping[str, int]) -> Diagram | Sum:
     if isinstance(body, Diagram):
         return _resized_diagram(body, sizes)
-    if isinstance(body, Call | Box):
-        return body  # Its sizes are those of the example it was read with.
     terms = [replace(t, diagram=_resized_diagram(t.diagram, sizes)) for t in body.terms]
     return replace(body, terms=tuple(terms))
 

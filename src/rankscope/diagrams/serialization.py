@@ -182,8 +182,17 @@ CALL = record(
         "title": optional(TEXT),
     },
 )
-# A box holds steps, which may be boxes.
-STEPS = sequence(Codec(lambda step: STEP.write(step), lambda data, place: STEP.read(data, place)))
+
+
+def _late(name: str) -> Codec:
+    """A codec that is defined below what it is made of: a box holds steps, which may be boxes."""
+    codec: Codec = globals()[name]
+    return codec
+
+
+STEPS = sequence(
+    Codec(lambda step: _late("STEP").write(step), lambda data, at: _late("STEP").read(data, at))
+)
 BOX = record(
     Box,
     {
@@ -196,7 +205,10 @@ BOX = record(
     },
 )
 PARTS = sequence(
-    Codec(lambda part: STRUCTURE.write(part), lambda data, place: STRUCTURE.read(data, place))
+    Codec(
+        lambda part: _late("STRUCTURE").write(part),
+        lambda data, at: _late("STRUCTURE").read(data, at),
+    )
 )
 STRUCTURE = record(Structure, {"kind": TEXT, "parts": PARTS, "keys": NAMES, "value": ARGUMENT})
 CONSTANT = record(Constant, {"name": TEXT, "shape": SHAPE, "dtype": TEXT, "data": BYTES})
@@ -217,6 +229,7 @@ NETWORK = record(
         "steps": sequence(STEP),
         "title": optional(TEXT),
         "inputs": NAMES,
+        "input_shapes": sequence(SHAPE),
         "outputs": NAMES,
         "structure": optional(STRUCTURE),
         "constants": sequence(CONSTANT),

@@ -319,7 +319,7 @@ def _ones(
     letters = dict.fromkeys((*draft.output, *(x for o in draft.operands for x in o.letters)))
     wanted = legs(tuple(letter for letter in letters if letter not in slid), pieces, naming)
     missing = tuple(index for index in dict.fromkeys(wanted) if index not in held)
-    if not missing:
+    if not missing and draft.operands:
         return ()
     return (Node("ones", missing, Role.CONSTANT, r"\mathbf{1}"),)
 

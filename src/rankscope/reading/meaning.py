@@ -46,7 +46,9 @@ RULES: Mapping[str, Reader] = {
     "neg": rules.read_negate,
     "pow": rules.read_power,
     "square": rules.read_square,
+    "addcmul": rules.read_add_product,
     **dict.fromkeys(("mean", "sum"), rules.read_mean),
+    "linalg_vector_norm": rules.read_norm,
     # Products of tensors.
     "linear": rules.read_linear,
     "addmm": rules.read_addmm,

@@ -1,5 +1,6 @@
 """From a module to a network of diagrams: the trace, read operation by operation."""
 
+import copy
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.network import Constant, Network, Step, Structure
-from rankscope.diagrams.parts import Role
+from rankscope.diagrams.network import Box, Constant, Network, Step, Structure, nodes_of
+from rankscope.diagrams.parts import Node, Role
 from rankscope.errors import DiagramError, SizeError, UnsupportedModuleError
 from rankscope.reading.captions import captioned
 from rankscope.reading.drafting import Drafting
@@ -51,7 +52,31 @@ def from_module(
     """
     if depth is not None and depth < 1:
         raise SizeError(f"from_module: depth must be at least 1, got {depth}.")
+    if isinstance(module, nn.MultiheadAttention):
+        name = name or type(module).__name__
+        module, example = _attending(module, example)
     return from_trace(trace(module, example), module_arrays(module), depth=depth, name=name)
+
+
+class _SelfAttention(nn.MultiheadAttention):
+    """Attention of an input to itself, or to one other that gives keys and values."""
+
+    def forward(self, query: Tensor, key: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        other = query if key is None else key
+        return super().forward(query, other, other, need_weights=False)[0]
+
+
+def _attending(
+    module: nn.MultiheadAttention, example: Example
+) -> tuple[nn.MultiheadAttention, Example]:
+    """Attention that is given one or two inputs takes the missing ones from the last."""
+    parts = (example,) if isinstance(example, Tensor) else tuple(example)
+    is_one = isinstance(example, Tensor) or all(isinstance(part, int) for part in parts)
+    if isinstance(example, Mapping) or (not is_one and len(parts) > MOST_SHARED):
+        return module, example
+    twin = copy.copy(module)
+    twin.__class__ = _SelfAttention
+    return twin, example
 
 
 def module_arrays(module: nn.Module) -> dict[str, Tensor]:
@@ -82,6 +107,9 @@ def from_trace(
         name: of the network; by default that of the trace.
     """
     return _Reader(simplified(made.at_example()), made, arrays).network(name or made.name, depth)
+
+
+MOST_SHARED = 2
 
 
 class _Reader:
@@ -127,6 +155,7 @@ class _Reader:
             name,
             tuple(self.drafting.steps),
             inputs=tuple(self.inputs.values()),
+            input_shapes=tuple(value.shape for value in self.inputs),
             outputs=outputs,
             structure=_structure(self.trace),
         )
@@ -177,9 +206,7 @@ class _Reader:
         return replace(made, constants=constants)
 
 
-def _nodes(step: Step) -> Iterator[Any]:
-    from rankscope.diagrams.network import Box, nodes_of
-
+def _nodes(step: Step) -> Iterator[Node]:
     if isinstance(step.body, Box):
         for inner in step.body.steps:
             yield from _nodes(inner)
@@ -263,17 +290,13 @@ def _structure(made: Trace) -> Structure | None:
 def _structure_of(part: Any, markers: set[int]) -> Structure:
     if id(part) in markers:
         return Structure("tensor")
-    if isinstance(part, Mapping):
-        kind = "dict" if type(part) is dict else f"{type(part).__module__}:{type(part).__name__}"
-        parts = tuple(_structure_of(each, markers) for each in part.values())
-        return Structure(kind, parts, tuple(map(str, part)))
-    if isinstance(part, tuple | list):
-        parts = tuple(_structure_of(each, markers) for each in part)
-        names = getattr(part, "_fields", None)
-        if names is not None:
-            return Structure(f"{type(part).__module__}:{type(part).__name__}", parts, tuple(names))
-        return Structure("list" if isinstance(part, list) else "tuple", parts)
     if part is None or isinstance(part, bool | int | float | str):
         return Structure("value", value=part)
-    leaves = torch.utils._pytree.tree_leaves(part)
-    return Structure("tuple", tuple(_structure_of(each, markers) for each in leaves))
+    if not isinstance(part, Mapping | tuple | list):
+        part = tuple(torch.utils._pytree.tree_leaves(part))
+    names = tuple(part) if isinstance(part, Mapping) else getattr(part, "_fields", ())
+    held = part.values() if isinstance(part, Mapping) else part
+    is_plain = type(part) in (tuple, list, dict)
+    home = "" if is_plain else f"{type(part).__module__}:"
+    parts = tuple(_structure_of(each, markers) for each in held)
+    return Structure(home + type(part).__name__, parts, tuple(map(str, names)))

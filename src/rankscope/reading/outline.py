@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout.wording import plain_tex
-from rankscope.diagrams.network import Box, Network, Step, nodes_of
+from rankscope.diagrams.network import Box, Network, Step, diagrams_of, nodes_of
 from rankscope.diagrams.parts import Index, Node, Role
 from rankscope.reading.drafting import bundle, unused
 from rankscope.reading.simplifying import inline, split_rows
@@ -49,7 +49,7 @@ def outlined(
         made = tuple(
             name for step in own for name in step.arrays if last_read.get(name, -1) >= position
         )
-        part = Network(network.name, own, outputs=made or (own[-1:][0].name and (own[-1].name,)))
+        part = Network(network.name, own, outputs=made or tuple(own[-1].arrays))
         part = inline(split_rows(inline(part), num_rows))
         if owner is None:
             steps += part.steps
@@ -99,16 +99,9 @@ def _leg(name: str, shape: Sequence[int | None]) -> Index:
 def _shape_read(part: Network, array: str) -> Sequence[int | None]:
     """The shape in which an input is read first."""
     for step in part.steps:
-        for diagram in step_diagrams(step):
+        for diagram in diagrams_of(step.body):
             for node in diagram.nodes:
                 if node.source == array and node.role is Role.DATA:
                     held = node.indices[:-1] if node.is_one_hot else node.indices
                     return [diagram.index_by_name[index].size for index in held]
     return ()
-
-
-def step_diagrams(step: Step) -> tuple[Diagram, ...]:
-    """The diagrams of a step."""
-    from rankscope.diagrams.network import diagrams_of
-
-    return diagrams_of(step.body)

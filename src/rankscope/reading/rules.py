@@ -150,17 +150,11 @@ class Rule:
         )
 
     def _given(self, part: Any) -> Any:
-        match part:
-            case Value():
-                return self.reading.views[part]
-            case list() | tuple():
-                return [self._given(each) for each in part]
-            case torch.dtype() | torch.layout() | torch.memory_format():
-                return Word(type(part).__name__, str(part).removeprefix("torch."))
-            case torch.device():
-                return Word("device", str(part))
-            case _:
-                return part
+        if isinstance(part, list | tuple):
+            return [self._given(each) for each in part]
+        if isinstance(part, torch.dtype | torch.layout | torch.memory_format | torch.device):
+            return Word(type(part).__name__, str(part).removeprefix("torch."))
+        return self.reading.views[part] if isinstance(part, Value) else part
 
     def reshape(self, view: ArrayView, shape: Sequence[int]) -> ArrayView:
         """A view in another shape."""
@@ -249,10 +243,8 @@ def _rows(rule: Rule, view: ArrayView, axis: int, span: tuple[int, int]) -> Arra
     """Part of an axis, where it is rows of an array or of the weight of a linear map."""
     if span == (0, view.shape[axis]):
         return view
-    if span[1] <= span[0] or not view.axes[axis]:
-        return None
     first = next((piece for piece in view.axes[axis] if piece.size > 1), None)
-    if first is None:
+    if span[1] <= span[0] or first is None:
         return None
     if first in view.stored:
         place = view.stored.index(first)
@@ -352,15 +344,13 @@ def read_multiply(rule: Rule) -> Result:
 def read_divide(rule: Rule) -> Result:
     """A quotient: a product with the reciprocal."""
     first, second = _term(rule, "self"), _term(rule, "other")
-    if rule.argument("rounding_mode") is not None or first is None:
+    if rule.argument("rounding_mode") is not None or None in (first, second):
         return None
-    if isinstance(second, float):
+    if not isinstance(second, ArrayView):
         return scaled(first, 1.0 / second) if isinstance(first, ArrayView) and second else None
-    if second is None:
-        return None
     over = rule.drafting.apply(f"{rule.name}.reciprocal", Function("reciprocal"), second)
-    if isinstance(first, float):
-        return scaled(over, first)
+    if not isinstance(first, ArrayView):
+        return scaled(over, first or 0.0)
     return rule.drafting.multiply(rule.name, (first, over))
 
 
@@ -384,6 +374,31 @@ def read_power(rule: Rule) -> Result:
 def read_square(rule: Rule) -> Result:
     """A square."""
     return rule.drafting.multiply(rule.name, (rule.view("self"),) * 2)
+
+
+def read_norm(rule: Rule) -> Result:
+    """The Euclidean norm along some axes: the root of a sum of squares."""
+    if rule.argument("ord") != 2 or rule.argument("dtype") is not None:
+        return None
+    view = rule.view("self")
+    given = rule.argument("dim")
+    axes = range(len(view.axes)) if given is None else [view.position(axis) for axis in given]
+    letters = axis_letters(view)
+    kept = tuple(letter for axis, letter in enumerate(letters) if axis not in axes)
+    operands = (Operand("X", view, letters), Operand("X2", view, letters))
+    squares = rule.drafting.compute(f"{rule.name}.squares", Draft(operands, kept))
+    root = rule.drafting.apply(rule.name, Function("sqrt"), squares)
+    return rule.reshape(root, rule.output.shape)
+
+
+def read_add_product(rule: Rule) -> Result:
+    """A + value b c, entry by entry."""
+    terms = [_term(rule, name) for name in ("self", "tensor1", "tensor2")]
+    added, first, second = terms
+    if not (isinstance(first, ArrayView) and isinstance(second, ArrayView)) or added is None:
+        return None
+    product = rule.drafting.multiply(f"{rule.name}.product", (first, second))
+    return rule.drafting.add(rule.name, (added, product), (1.0, float(rule.argument("value"))))
 
 
 def read_mean(rule: Rule) -> Result:
@@ -523,10 +538,11 @@ def read_einsum(rule: Rule) -> Result:
 def read_embedding(rule: Rule) -> Result:
     """A table look-up: a one-hot node times the table, or rows of it if they are known."""
     table, fixed = rule.view("weight"), rule.known("indices")
-    if fixed is not None:
-        return _fixed_rows(rule, fixed, table)
-    tokens = rule.view("indices")
-    if not tokens.is_plain or tokens.role is not Role.DATA:
+    rows = None if fixed is None else _fixed_rows(rule, fixed, table)
+    if rows is not None:
+        return rows
+    tokens = rule.drafting.plain(rule.copy, rule.view("indices"))
+    if tokens.role not in (Role.DATA, Role.BUFFER):
         return None
     usual = {1: (SEQUENCE,), 2: (BATCH, SEQUENCE)}.get(len(tokens.axes))
     if usual is not None:
@@ -668,27 +684,25 @@ def is_causal(mask: Tensor, shape: Sequence[int]) -> bool:
 
 def read_attention(rule: Rule) -> Result:
     """softmax(QK/√D + mask) V; axes before the last two are broadcast."""
-    if float(rule.argument("dropout_p") or 0.0) > 0.0:
-        return None
     views = [rule.view(name) for name in ("query", "key", "value")]
-    mask, fixed = rule.argument("attn_mask"), None
-    if mask is not None:
-        fixed = rule.known("attn_mask")
+    mask = rule.argument("attn_mask")
+    fixed = None if mask is None else rule.known("attn_mask")
     shape = (views[0].shape[-2], views[1].shape[-2])
     causal = bool(rule.argument("is_causal"))
     if fixed is not None and is_causal(fixed, shape):
         causal, mask = True, None
     elif fixed is not None and _hides_nothing(fixed):
         mask = None
-    if causal and shape[0] != shape[1]:
-        return None
     groups = views[1].shape[-3] if len(views[1].axes) > 2 else 1
     heads = views[0].shape[-3] if len(views[0].axes) > 2 else 1
-    if rule.argument("enable_gqa") and heads != groups:
-        return _grouped_query(rule, views, heads // groups, causal=causal) if mask is None else None
-    if mask is None:
-        return _dot_product(rule, views, causal=causal)
-    return _masked_dot_product(rule, views, fixed)
+    is_grouped = rule.argument("enable_gqa") and heads != groups
+    if (causal and shape[0] != shape[1]) or (is_grouped and mask is not None):
+        return None
+    if is_grouped:
+        return _grouped_query(rule, views, heads // groups, causal=causal)
+    if mask is not None:
+        return _masked_dot_product(rule, views, fixed)
+    return _dot_product(rule, views, causal=causal)
 
 
 def _hides_nothing(mask: Tensor) -> bool:

@@ -331,7 +331,7 @@ class _Inlining:
     def run(self) -> Network:
         for name in [step.name for step in self.network.steps]:
             step = self.steps.get(name)
-            if step is not None and isinstance(step.body, Diagram | Sum):
+            if step is not None:
                 self._move(step)
         return replace(self.network, steps=tuple(self.steps.values()))
 
@@ -340,7 +340,7 @@ class _Inlining:
             return
         (reader_name,) = self.readers[source.name]
         reader = self.steps[reader_name]
-        if not isinstance(reader.body, Diagram | Sum):
+        if not isinstance(reader.body, Diagram | Sum) or not isinstance(source.body, Diagram | Sum):
             return
         node = next(
             node
@@ -375,8 +375,7 @@ class _Inlining:
         for name in self.readers[new]:
             reader = self.steps[name]
             self.steps[name] = replace(reader, body=with_reads(reader.body, {old: new}))
-        if isinstance(made.body, Diagram | Sum):
-            self._move(made)
+        self._move(made)
 
 
 def _sources(body: Body) -> list[str]:
@@ -384,7 +383,9 @@ def _sources(body: Body) -> list[str]:
     return [node.source for node in nodes_of(body) if node.role is Role.DATA]
 
 
-def _inlined(reader: Body, node: Node, source: Body, max_nodes: int) -> Body | None:
+def _inlined(
+    reader: Diagram | Sum, node: Node, source: Diagram | Sum, max_nodes: int
+) -> Diagram | Sum | None:
     if isinstance(reader, Diagram):
         found = _term_inlined(Term(reader), node, source, max_nodes)
         if found is None:
@@ -402,7 +403,9 @@ def _inlined(reader: Body, node: Node, source: Body, max_nodes: int) -> Body | N
     return replace(reader, terms=tuple(terms))
 
 
-def _term_inlined(term: Term, node: Node, source: Body, max_nodes: int) -> tuple[Term, ...] | None:
+def _term_inlined(
+    term: Term, node: Node, source: Diagram | Sum, max_nodes: int
+) -> tuple[Term, ...] | None:
     if isinstance(source, Sum):
         return _terms_inlined(term, source)
     if len(term.diagram.nodes) + len(source.nodes) - 1 > max_nodes:

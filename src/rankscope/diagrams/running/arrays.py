@@ -104,6 +104,8 @@ def arrays_of(drawable: Drawable) -> tuple[Array, ...]:
     inputs = input_arrays(network)
     made = {name for step in network.steps for name in step.arrays}
     found: dict[str, Array | None] = dict.fromkeys(inputs)
+    for name, shape in zip(network.inputs, network.input_shapes, strict=False):
+        found[name] = Array(name, True, None, (Reader(name, None, shape),), 1)  # noqa: FBT003
     for step in network.steps:
         for array in _arrays_of_step(step, made):
             found[array.name] = _joined(found.get(array.name), array)

@@ -12,7 +12,7 @@ from rankscope.constructions.topic import Shown, Topic
 from rankscope.decompositions.interval import cp_rank
 from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.families import build_family
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.experiments.topics.lecture import in_lecture, recalled
 
 BATCH = torch.tensor(

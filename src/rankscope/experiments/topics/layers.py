@@ -14,7 +14,7 @@ from rankscope.constructions.two_five_one import two_five_one
 from rankscope.constructions.weight_sharing import shared_graph_layer, shared_recurrence
 from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.experiments.teaching_dead_units import train_until_dead
 from rankscope.experiments.topics.lecture import in_lecture
 

@@ -10,7 +10,7 @@ from rankscope.constructions.pictures_plots import Axes, draw_curves
 from rankscope.constructions.skip_connections import branches, jacobian_range
 from rankscope.constructions.topic import Shown, Topic
 from rankscope.diagrams.drawing import draw
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.experiments.teaching_regularizers import NOISE, REGULARIZERS, train
 from rankscope.experiments.teaching_skip_connections import train_deep
 from rankscope.experiments.topics.lecture import in_lecture, recalled
