@@ -47,7 +47,8 @@ class Cost:
             functions, scales and the additions of a sum are not counted, look-ups cost nothing.
         largest_intermediate: entries of the largest product; outputs included, inputs not.
         peak_memory: entries alive at once when the plan is carried out without gradients:
-            inputs and parameters all along, and every product until its last use.
+            inputs and parameters all along, and every product until its last use. Where PyTorch
+            has one call for several moves, a module needs less.
         regions: one row for each region, in the order they are computed.
         method: how the order was chosen.
         opaque: operators that are no contraction and cost nothing here, each with how often it
