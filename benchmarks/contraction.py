@@ -2,19 +2,23 @@
 
 Both contract the same equation in the same order on the same arrays; the module also checks the
 shapes of its inputs. Report losses too: below some microseconds of arithmetic, the ratio is that
-of two interpreters.
+of two interpreters. Then models at real sizes that were read and are run again, against themselves:
+as they are run, and with one line per move, without the calls that `running/fusing.py` makes.
 """
 
 from collections.abc import Iterator
 from functools import partial
+from unittest.mock import patch
 
 import opt_einsum
 import torch
+from torch import Tensor, nn
 
 from benchmarks.timing import time_ratio
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.module import to_module
+from rankscope.reading import from_module, module_arrays
 
 NAME = "contraction"
 
@@ -36,6 +40,46 @@ EQUATIONS: dict[str, tuple[str, dict[str, int]]] = {
     "cp": ("ir,jr,kr,zijk->zr", {**dict.fromkeys("ijk", 32), "r": 24, "z": 16}),
     "small train": ("ap,pbq,qcr,rd->abcd", {**dict.fromkeys("abcd", 6), **dict.fromkeys("pqr", 5)}),
 }
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(channels) for _ in range(2)])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.relu(self.norms[0](self.first(inputs)))
+        return torch.relu(inputs + self.norms[1](self.second(hidden)))
+
+
+def models() -> Iterator[tuple[str, nn.Module, tuple[int, ...]]]:
+    encoder = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True)
+    yield "encoder layer 768", encoder, (4, 128, 768)
+    yield "encoder layer 768, 512 positions", encoder, (1, 512, 768)
+    yield "residual block of 256 channels", ResidualBlock(256), (4, 256, 14, 14)
+
+
+def run_models() -> Iterator[dict[str, object]]:
+    for name, model, shape in models():
+        model.eval()
+        inputs = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        network, arrays = from_module(model, inputs), module_arrays(model)
+        module = to_module(network, arrays)
+        with patch("rankscope.diagrams.source.fused", lambda planned: planned):
+            plain = to_module(network, arrays)
+        with torch.no_grad():
+            torch.testing.assert_close(module(inputs), model(inputs), rtol=1e-4, atol=1e-4)
+            call = partial(model, inputs)
+            ratio, median = time_ratio(partial(module, inputs), call)
+            plain_ratio, _ = time_ratio(partial(plain, inputs), call)
+        yield {
+            "case": name,
+            "time_ratio": round(ratio, 3),
+            "time_ratio_one_line_per_move": round(plain_ratio, 3),
+            "seconds": round(median, 6),
+        }
 
 
 def run() -> Iterator[dict[str, object]]:
@@ -60,3 +104,4 @@ def run() -> Iterator[dict[str, object]]:
             "time_ratio": round(ratio, 3),
             "seconds": round(median, 6),
         }
+    yield from run_models()

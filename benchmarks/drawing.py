@@ -22,7 +22,7 @@ from rankscope.diagrams.pictures.composition import compose
 from rankscope.diagrams.pictures.geometry import lint
 from rankscope.diagrams.pictures.mathtext import outline
 from rankscope.diagrams.pictures.svg import to_svg
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.diagrams.repeats import collapse
 
 

@@ -573,7 +573,7 @@ def _read(module: "nn.Module", example: Any, depth: int | None, name: str | None
         reading = import_module("rankscope.reading")
         drawable: Drawable = reading.from_module(module, parts, depth=depth, name=name)
         return drawable
-    from rankscope.diagrams.reading import from_module
+    from rankscope.reading import from_module
 
     several = example if isinstance(example, tuple) else (example,)
     shapes = [part if isinstance(part, tuple) else tuple(part.shape) for part in several]

@@ -202,7 +202,7 @@ from torch import nn
 from rankscope.diagrams.pictures.composition import compose
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.families import FAMILIES, build_family
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.diagrams.pictures.raster import to_pdf, to_png
 from rankscope.diagrams.pictures.svg import to_svg
 from rankscope.diagrams.pictures.tikz import to_tikz

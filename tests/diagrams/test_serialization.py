@@ -163,7 +163,7 @@ def spoilt(**changes: Any) -> dict[str, Any]:
         (
             {"version": 1, "kind": "network", "name": "n", "steps": [
                 {"name": "s", "body": {"kind": "network"}}]},
-            r"at steps\[0\]\.body\.kind: wanted one of diagram, sum, got 'network'",
+            r"at steps\[0\]\.body\.kind: wanted one of diagram, sum, call, box, got 'network'",
         ),
         ({"version": 1, "kind": "sum", "name": "s", "terms": []}, r"Sum 's' has no terms"),
     ],

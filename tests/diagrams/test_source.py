@@ -1,17 +1,32 @@
 """Generated files: what they say, and that names never become code."""
 
 import ast
+import re
+import traceback
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Sum, Term
+from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.source import class_name, to_source
+from rankscope.diagrams.source import TAKEN, class_name, identifiers, to_source
 
+HOSTILE = [
+    'x"); import os; os.system("touch /tmp/broken"); ("""\\',
+    "'''\nimport os\n'''",
+    "self.__class__",
+    "__import__('os')",
+    "{over}",
+    "value",
+    "class",
+    "constant(0.5, X)",
+    "\N{RIGHT-TO-LEFT OVERRIDE}",
+]
 NASTY = 'x"); import os; os.system("touch /tmp/broken"); ("""\\'
 
 
@@ -51,7 +66,7 @@ class TwoLayers(nn.Module):
         self.V = nn.Parameter(torch.randn(4, 5) * 4**-0.5)
 
     def forward(self, X: Tensor) -> Tensor:
-        R = torch.einsum("bi,io->bo", X, self.W)  # (2, 4)
+        R = X @ self.W  # (2, 4)
         R = F.relu(R)  # (2, 4)
         result = torch.einsum("bo,op->pb", R, self.V)  # (5, 2)
         return result
@@ -73,6 +88,93 @@ def test_no_name_can_become_code() -> None:
     twin.load_state_dict(module.state_dict())
     data = torch.randn(2, 3)
     torch.testing.assert_close(twin(data), module(data))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    names=st.lists(
+        st.text(min_size=1) | st.sampled_from(HOSTILE), min_size=6, max_size=6, unique=True
+    )
+)
+def test_code_is_made_of_our_own_words_and_numbers(names: list[str]) -> None:
+    title, data, weight, region, step, index = names
+    body = Diagram(
+        title,
+        (Index(index, 2), Index(f"{index} in", 3), Index(f"{index} out", 4)),
+        (
+            Node(data, (index, f"{index} in"), Role.DATA, array=f"{data} array", label=title),
+            Node(weight, (f"{index} in", f"{index} out"), array=f"{weight} array"),
+            Node(f"{weight} half", (f"{index} out",), Role.CONSTANT, fill=0.5),
+        ),
+        (index,),
+        regions=(Region(region, (data, weight), Function("gelu", (("approximate", "tanh"),))),),
+        title=title,
+    )
+    network = Network(title, (Step(step, body, label=title),))
+    source = to_source(network)
+    tree = ast.parse(source)
+    named = {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)}
+    named |= {part.attr for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
+    assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*|__init__", name) for name in named)
+    called = {ast.unparse(part.func) for part in ast.walk(tree) if isinstance(part, ast.Call)}
+    ours = {"super", "super().__init__", "nn.Parameter", "torch.randn", "F.gelu"}
+    assert called <= ours | {f"{name}.sum" for name in named}
+    given_name = identifiers([f"{data} array"], TAKEN)[f"{data} array"]
+    texts = {part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)}
+    assert {text for text in texts if isinstance(text, str)} <= {
+        f"{class_name(title)}, as rankscope contracts it.",
+        f"Takes {given_name} (2, 3); returns (2,).",
+        "tanh",
+    }
+    module, twin = to_module(network), from_source(source, title)
+    twin.load_state_dict(module.state_dict())
+    inputs = torch.randn(2, 3)
+    torch.testing.assert_close(twin(inputs), module(inputs))
+
+
+def test_a_module_runs_the_file_that_is_printed() -> None:
+    diagram = layer("two layers", "X", "W")
+    assert to_module(diagram).source == to_source(diagram)
+
+
+def test_a_module_writes_down_the_shapes_of_its_own_arrays() -> None:
+    diagram = layer("two layers", "X", "W")
+    arrays = {"W": torch.randn(12), "V": torch.randn(2, 10)}
+    module = to_module(diagram, arrays)
+    twin = from_source(module.source, "two layers")
+    twin.load_state_dict(module.state_dict())
+    data = torch.randn(2, 3)
+    torch.testing.assert_close(twin(data), module(data))
+    expected = torch.relu(data @ arrays["W"].reshape(3, 4)) @ arrays["V"].reshape(4, 5)
+    torch.testing.assert_close(module(data), expected.T)
+
+
+def test_a_traceback_shows_the_line_that_failed() -> None:
+    module = to_module(layer("two layers", "X", "W"))
+    with pytest.raises(RuntimeError) as caught:
+        module(torch.randn(2, 3, dtype=torch.float64))
+    assert "R = X @ self.W" in "".join(traceback.format_exception(caught.value))
+
+
+def tanh_of(array: str) -> Diagram:
+    return Diagram(
+        "next",
+        (Index("p", 5), Index("b", 2)),
+        (Node("Y", ("p", "b"), Role.DATA, array=array),),
+        ("p", "b"),
+        regions=(Region("T", ("Y",), Function("tanh")),),
+    )
+
+
+def test_values_are_deleted_when_nothing_needs_them() -> None:
+    steps = (
+        Step("first", layer("two layers", "X", "W")),
+        Step("second", tanh_of("first")),
+        Step("third", tanh_of("second")),
+    )
+    source = to_source(Network("net", steps))
+    assert source.index("del first") < source.index("return T")
+    assert "del T" not in source
 
 
 @pytest.mark.parametrize(
@@ -136,10 +238,10 @@ def test_sums_masks_convolutions_and_scales_are_written() -> None:
     torch.testing.assert_close(twin(signal), module(signal))
     source = to_source(total)
     for text in (
-        'image = F.pad(image, (0, 1), mode="replicate")',
-        "F.conv1d(image, kernel, stride=(2,))",
+        'F.pad(S.reshape(1, 1, 6), (0, 1), mode="replicate")',
+        "self.K.mT.reshape(3, 1, 3), stride=(2,))",
         "R = R * 1.5",
-        "layer_norm(R, (0, 1), 0.5)",
+        "F.layer_norm(R, (3, 3), eps=0.5)",
         "causal_mask(self.A, 0, 1)",
         "result = -0.5 * R + M",
     ):

@@ -1,12 +1,10 @@
 """Contraction orders: region by region, because no order may cross a barrier."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.plan import Contraction, Plan, RegionPlan
-from rankscope.diagrams.running.lookups import next_lookup, one_hot_operands, picked_indices
-from rankscope.diagrams.running.lowering import is_product_swapped
 from rankscope.diagrams.search.methods import (
     AUTOMATIC,
     Automatic,
@@ -81,16 +79,16 @@ class _RegionWalk:
 
     def plan(self, method: Method) -> RegionPlan:
         operands = tuple(operand.name for operand in self.listed)
-        one_hot = one_hot_operands(self.diagram, self.region)
+        one_hot = _one_hot_operands(self.diagram, self.region)
         for _ in one_hot:
-            self._look_up(next_lookup(self.listed, one_hot))
+            self._look_up(_next_lookup(self.listed, one_hot))
         self._contract(method)
         size = math.prod(self.sizes[leg] for leg in self.legs)
         return RegionPlan(self.region, operands, tuple(self.moves), size)
 
     def _look_up(self, positions: tuple[int, int]) -> None:
         one_hot, table = (self.listed[position] for position in positions)
-        output = picked_indices(one_hot, table)
+        output = _picked_indices(one_hot, table)
         self._replace(positions, output, ())
 
     def _contract(self, method: Method) -> None:
@@ -105,10 +103,12 @@ class _RegionWalk:
         for step, positions in enumerate(path):
             merge = self._merge(problem, names, positions, unfired)
             unfired &= ~merge.fired
-            output = self._ordered(positions, [names[index] for index in members(merge.indices)])
+            fired = tuple(convolutions[number] for number in members(merge.fired))
+            output = self._ordered(
+                positions, [names[index] for index in members(merge.indices)], fired
+            )
             if step == len(path) - 1:
                 output = self.legs
-            fired = tuple(convolutions[number] for number in members(merge.fired))
             self._replace(positions, output, fired, merge.flops)
 
     def _merge(
@@ -128,14 +128,40 @@ class _RegionWalk:
             )
         return merge
 
-    def _ordered(self, positions: tuple[int, ...], kept: Sequence[str]) -> tuple[str, ...]:
-        """Shared indices first, then those of the left factor: as a matrix product leaves them."""
+    def _ordered(
+        self, positions: tuple[int, ...], kept: Sequence[str], fired: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Shared indices first, then those of the left factor: as a matrix product leaves them.
+
+        A convolution leaves those of its input first.
+        """
         held = [self.listed[position].indices for position in positions]
         shared = [index for index in held[0] if all(index in other for other in held[1:])]
-        if len(held) == 2 and is_product_swapped(tuple(held), kept, self.sizes):
+        if fired:
+            shared = []
+            held.sort(key=lambda one: self.diagram.convolution_by_name[fired[0]].input not in one)
+        elif len(held) == 2 and self._is_swapped(held[0], held[1], kept):
             held.reverse()
         ordered = dict.fromkeys((*shared, *(index for one in held for index in one), *kept))
         return tuple(index for index in ordered if index in kept)
+
+    def _is_swapped(
+        self, first: tuple[str, ...], second: tuple[str, ...], kept: Sequence[str]
+    ) -> bool:
+        """Whether the second operand makes the better left factor of a matrix product.
+
+        That is quickest when the larger operand is not transposed: it should be on the left if
+        its last index is summed, else on the right.
+        """
+        left = [index for index in dict.fromkeys(first) if index in (*kept, *second)]
+        right = [index for index in dict.fromkeys(second) if index in (*kept, *first)]
+        is_second_larger = self._entries(right) > self._entries(left)
+        larger, other = (right, left) if is_second_larger else (left, right)
+        is_own_last = bool(larger) and larger[-1] not in other
+        return is_second_larger != is_own_last
+
+    def _entries(self, indices: Sequence[str]) -> int:
+        return math.prod(self.sizes[index] for index in indices)
 
     def _replace(
         self,
@@ -205,3 +231,56 @@ def _check_convolutions(walk: _RegionWalk) -> None:
                     f"{walk.where}: leg {leg!r} of convolution {convolution.name!r} is on no "
                     "tensor of the same region, nor made by another convolution there."
                 )
+
+
+def _one_hot_operands(diagram: Diagram, region: str | None) -> tuple[str, ...]:
+    """Names of a region's one-hot nodes.
+
+    Raises:
+        ContractionError: if the last index of one is open, or does not meet exactly one tensor
+            inside the region.
+    """
+    operands = diagram.structure.operands[region]
+    nodes = [diagram.node_by_name.get(operand.name) for operand in operands]
+    one_hot = tuple(node for node in nodes if node is not None and node.is_one_hot)
+    for node in one_hot:
+        value = node.indices[-1]
+        others = list(diagram.structure.owners[value])
+        others.remove(node.name)
+        here = [o.name for o in operands if value in o.indices and o.name != node.name]
+        if value in diagram.output or len(others) != 1 or len(here) != 1:
+            raise ContractionError(
+                f"One-hot node {node.name!r} picks along its last index {value!r}, which must be "
+                f"closed and held by one other tensor of the same region, but it is held by "
+                f"{others or 'none'}{' and open' if value in diagram.output else ''}."
+            )
+    return tuple(node.name for node in one_hot)
+
+
+def _next_lookup(listed: Sequence[Operand], one_hot: Collection[str]) -> tuple[int, int]:
+    """Positions of a one-hot operand and of the table it picks from.
+
+    Raises:
+        ContractionError: if one-hot operands only pick from each other.
+    """
+    for place, operand in enumerate(listed):
+        if operand.name not in one_hot:
+            continue
+        table = next(
+            other
+            for other, held in enumerate(listed)
+            if other != place and operand.indices[-1] in held.indices
+        )
+        if listed[table].name not in one_hot:
+            return place, table
+    raise ContractionError(
+        f"One-hot nodes {', '.join(one_hot)} pick from each other; one of them must pick from a "
+        "tensor of numbers."
+    )
+
+
+def _picked_indices(one_hot: Operand, table: Operand) -> tuple[str, ...]:
+    """Indices of what is picked: those of the integers, then what the table has besides."""
+    held = dict.fromkeys(one_hot.indices[:-1])
+    rest = [index for index in table.indices if index != one_hot.indices[-1]]
+    return tuple(dict.fromkeys((*held, *rest)))

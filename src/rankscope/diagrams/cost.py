@@ -1,17 +1,17 @@
 """What a drawable costs: parameters, operations, and memory, counted from its own plan."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Drawable, as_network, diagrams_of
+from rankscope.diagrams.network import Call, Drawable, as_network, diagrams_of, flattened
 from rankscope.diagrams.parts import PARAMETER_ROLES
 from rankscope.diagrams.plan import Contraction, RegionPlan
 from rankscope.diagrams.running.arrays import arrays_of
-from rankscope.diagrams.running.schedule import Schedule
-from rankscope.diagrams.running.scheduling import schedule
+from rankscope.diagrams.running.schedule import Schedule, schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
 from rankscope.diagrams.sizes import resolved_sizes
 from rankscope.errors import SizeError
@@ -52,9 +52,12 @@ class Cost:
             functions, scales and the additions of a sum are not counted, look-ups cost nothing.
         largest_intermediate: entries of the largest product; outputs included, inputs not.
         peak_memory: entries alive at once when the plan is carried out without gradients:
-            inputs and parameters all along, and every product until its last use.
+            inputs and parameters all along, and every product until its last use. Where PyTorch
+            has one call for several moves, a module needs less.
         regions: one row for each region, in the order they are computed.
         method: how the order was chosen.
+        opaque: operators that are no contraction and cost nothing here, each with how often it
+            is called.
     """
 
     name: str
@@ -64,6 +67,12 @@ class Cost:
     peak_memory: int
     regions: tuple[RegionCost, ...]
     method: str
+    opaque: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def num_opaque(self) -> int:
+        """How many steps are no contraction, and so not counted."""
+        return sum(count for _, count in self.opaque)
 
     @property
     def path(self) -> tuple[Positions, ...]:
@@ -71,8 +80,13 @@ class Cost:
         return tuple(region.path for region in self.regions)
 
     def __str__(self) -> str:
+        opaque = ""
+        if self.opaque:
+            kinds = ", ".join(f"{kind} × {count}" for kind, count in self.opaque)
+            steps = "step" if self.num_opaque == 1 else "steps"
+            opaque = f" and {self.num_opaque} opaque {steps} ({kinds})"
         return (
-            f"{self.name}: {self.parameters:,} parameters, {self.flops:,} operations, "
+            f"{self.name}: {self.parameters:,} parameters, {self.flops:,} operations{opaque}, "
             f"largest intermediate {self.largest_intermediate:,}, "
             f"peak memory {self.peak_memory:,} entries [{self.method}]"
         )
@@ -88,6 +102,7 @@ class Cost:
             "path": [[list(positions) for positions in path] for path in self.path],
             "regions": [region.to_dict() for region in self.regions],
             "method": self.method,
+            "opaque": dict(self.opaque),
         }
 
 
@@ -112,21 +127,30 @@ def cost(drawable: Drawable, method: Method = AUTOMATIC) -> Cost:
         DiagramError: if a node can be given no values.
         ContractionError: if a region cannot be contracted.
     """
-    parameters = sum(array.entries for array in arrays_of(drawable) if not array.is_input)
+    network = flattened(drawable)
+    opaque = Counter(
+        step.body.kind
+        for step in network.steps
+        if isinstance(step.body, Call) and not step.body.is_exact
+    )
+    parameters = sum(array.entries for array in arrays_of(drawable) if array.is_parameter)
     regions = tuple(
         _region_cost(step.name, diagram.name, region)
-        for step in as_network(drawable).steps
+        for step in network.steps
+        if not isinstance(step.body, Call)
         for diagram in diagrams_of(step.body)
         for region in plan_contraction(diagram, method).regions
     )
     return Cost(
         drawable.name,
         parameters,
-        sum(region.flops for region in regions),
-        max(region.largest_intermediate for region in regions),
-        peak_memory(schedule(drawable, method)),
+        sum(region.flops for region in regions)
+        + sum(step.body.operations for step in network.steps if isinstance(step.body, Call)),
+        max((region.largest_intermediate for region in regions), default=0),
+        peak_memory(schedule(network, method)),
         regions,
         repr(method),
+        tuple(opaque.items()),
     )
 
 
@@ -242,9 +266,10 @@ def _last_use_of_owner(planned: Schedule, owner: dict[int, int]) -> list[list[in
     for place, operation in enumerate(planned.operations):
         for value in (operation.target, *operation.sources):
             last[owner[value]] = place
+    kept = {owner[value] for value in planned.results}
     found: list[list[int]] = [[] for _ in planned.operations]
     for value, place in last.items():
-        if value >= len(planned.arrays) and value != owner[planned.result]:
+        if value >= len(planned.arrays) and value not in kept:
             found[place].append(value)
     return found
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Body, Drawable, Network, Step, Sum, Term
+from rankscope.diagrams.network import Body, Box, Call, Drawable, Network, Step, Sum, Term
 from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
 from rankscope.diagrams.repeats import Block, collapse
 
@@ -13,8 +13,10 @@ ROLE_WORDS = {
     Role.DATA: "data",
     Role.PARAMETER: "parameter",
     Role.CORE: "core",
+    Role.BUFFER: "buffer",
     Role.CONSTANT: "constant",
     Role.RESULT: "result",
+    Role.OPERATION: "operation",
 }
 
 
@@ -229,4 +231,25 @@ def _step_sentences(step: Step, number: int) -> list[str]:
 
 
 def _body_sentences(body: Body) -> list[str]:
-    return _diagram_sentences(body) if isinstance(body, Diagram) else _sum_sentences(body)
+    match body:
+        case Diagram():
+            return _diagram_sentences(body)
+        case Sum():
+            return _sum_sentences(body)
+        case Call():
+            return [_call_sentence(body)]
+        case Box():
+            count = len(body.steps)
+            what = f"Module {body.name} ({body.kind}), {count} step{'' if count == 1 else 's'}"
+            return [f"{what} drawn as one box, takes {_taken(body)}."]
+
+
+def _call_sentence(call: Call) -> str:
+    made = " and ".join("×".join(map(str, shape)) or "one number" for shape in call.shapes)
+    how = "exact rearrangement" if call.is_exact else "opaque operation, no contraction"
+    return f"{call.kind} ({how}) takes {_taken(call)} and makes {made}."
+
+
+def _taken(body: Call | Box) -> str:
+    nodes = [node.source for node in body.diagram.nodes if node.role is not Role.OPERATION]
+    return _listed(nodes) or "nothing"

@@ -1,5 +1,6 @@
 """The functions a barrier may apply once everything inside it is contracted."""
 
+import math
 from dataclasses import dataclass
 
 from rankscope.errors import DiagramError
@@ -44,6 +45,32 @@ RECIPES: dict[str, Recipe] = {
         options=(("beta", 1.0), ("threshold", 20.0)),
     ),
     "exp": Recipe(r"\exp", "torch.exp(value)"),
+    "log": Recipe(r"\log", "torch.log(value)"),
+    "sqrt": Recipe(r"\mathrm{sqrt}", "torch.sqrt(value)"),
+    "rsqrt": Recipe(r"1/\mathrm{sqrt}", "torch.rsqrt(value + {eps})", options=(("eps", 0.0),)),
+    "reciprocal": Recipe(r"1/", "torch.reciprocal(value)"),
+    "power": Recipe(
+        r"\mathrm{power}", "torch.pow(value, {exponent})", options=(("exponent", 2.0),)
+    ),
+    "sin": Recipe(r"\sin", "torch.sin(value)"),
+    "cos": Recipe(r"\cos", "torch.cos(value)"),
+    "abs": Recipe(r"\mathrm{abs}", "torch.abs(value)"),
+    "erf": Recipe(r"\mathrm{erf}", "torch.erf(value)"),
+    "clamp": Recipe(
+        r"\mathrm{clamp}",
+        "torch.clamp(value, {min}, {max})",
+        options=(("min", -math.inf), ("max", math.inf)),
+    ),
+    "hardtanh": Recipe(
+        r"\mathrm{hardtanh}",
+        "F.hardtanh(value, {min_val}, {max_val})",
+        options=(("min_val", -1.0), ("max_val", 1.0)),
+    ),
+    "hardswish": Recipe(r"\mathrm{hardswish}", "F.hardswish(value)"),
+    "hardsigmoid": Recipe(r"\mathrm{hardsigmoid}", "F.hardsigmoid(value)"),
+    "mish": Recipe(r"\mathrm{mish}", "F.mish(value)"),
+    "selu": Recipe(r"\mathrm{SELU}", "F.selu(value)"),
+    "log_sigmoid": Recipe(r"\log\sigma", "F.logsigmoid(value)"),
     "softmax": Recipe(r"\mathrm{softmax}", "softmax(value, {over})", normalizes=True),
     "log_softmax": Recipe(r"\mathrm{log\,softmax}", "log_softmax(value, {over})", normalizes=True),
     "layer_norm": Recipe(

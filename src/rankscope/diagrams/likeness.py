@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Iterable
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Step, diagrams_of
+from rankscope.diagrams.network import Body, Box, Call, Step, Sum, diagrams_of
 from rankscope.diagrams.parts import Node, Role
 
 NUMBER = re.compile(r"\d+")
@@ -16,13 +16,25 @@ def _without_numbers(text: str | None) -> str:
 
 def step_key(step: Step) -> Hashable:
     """Equal for steps that look alike, numbers in names left out."""
-    terms = () if isinstance(step.body, Diagram) else tuple(t.coefficient for t in step.body.terms)
     return (
         _without_numbers(step.name),
         _without_numbers(step.label),
-        terms,
+        _body_key(step.body),
         tuple(_diagram_key(diagram) for diagram in diagrams_of(step.body)),
     )
+
+
+def _body_key(body: Body) -> Hashable:
+    """What a body has besides its diagrams."""
+    match body:
+        case Sum():
+            return tuple(term.coefficient for term in body.terms)
+        case Call():
+            return (body.function, body.arguments, body.shapes)
+        case Box():
+            return (body.kind, tuple(step_key(step) for step in body.steps))
+        case Diagram():
+            return ()
 
 
 def _diagram_key(diagram: Diagram) -> Hashable:

@@ -1,18 +1,26 @@
-"""A drawable as a real `nn.Module` that carries out its contraction plan."""
+"""A drawable as a real `nn.Module` that runs the lines of its source."""
 
+import linecache
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.network import Drawable
+from rankscope.diagrams.network import Constant, Drawable, Structure, as_network
 from rankscope.diagrams.running.arrays import Array
-from rankscope.diagrams.running.execution import carry_out, prepare
-from rankscope.diagrams.running.identifiers import identifiers
-from rankscope.diagrams.running.schedule import Schedule
-from rankscope.diagrams.running.scheduling import schedule
+from rankscope.diagrams.running.schedule import Schedule, schedule
 from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.source import (
+    Stored,
+    class_name,
+    identifiers,
+    needs_like,
+    write_source,
+)
 from rankscope.errors import DiagramError, SizeError
 
 
@@ -20,54 +28,80 @@ class DiagramModule(nn.Module):
     """A drawable that runs.
 
     Each parameter array is a parameter of the module, and `array_names` says which array a
-    parameter's name stands for. Call it with the inputs in the order of `input_names`, or with
-    some of them by name.
+    parameter's name stands for. `source` is the Python file whose `forward` it runs. Call it with
+    the inputs in the order of `input_names`, or with some of them by name.
     """
 
-    _like: Tensor
+    _run: Callable[..., Any]
 
-    def __init__(self, planned: Schedule, parameters: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        planned: Schedule,
+        arrays: Mapping[str, Tensor],
+        structure: Structure | None = None,
+    ) -> None:
         super().__init__()
         self.schedule = planned
-        self.input_names = tuple(array.name for array in planned.arrays if array.is_input)
-        own = [array.name for array in planned.arrays if not array.is_input]
-        self.array_names = {plain: name for name, plain in identifiers(own).items()}
-        for plain, name in self.array_names.items():
-            self.register_parameter(plain, nn.Parameter(parameters[name]))
-        # What a constant without any neighbour takes its precision and its device from.
-        like = next(self.parameters(), torch.empty(0, dtype=torch.get_default_dtype()))
-        self.register_buffer("_like", like.detach().new_zeros(()), persistent=False)
-        self._lines = prepare(planned)
-        self._inputs = planned.arrays[: planned.num_inputs]
+        self.structure = structure
+        self.input_names = tuple(array.name for array in planned.inputs)
+        own = identifiers(array.name for array in planned.stored)
+        self.array_names = {plain: name for name, plain in own.items()}
+        for array in planned.stored:
+            value = arrays[array.name]
+            if array.is_parameter and value.is_floating_point():
+                self.register_parameter(own[array.name], nn.Parameter(value))
+            else:
+                self.register_buffer(own[array.name], value)
+        if needs_like(planned):
+            self.register_buffer("_like", torch.zeros(()), persistent=False)
+        self.source = write_source(planned, [_stored(arrays[a.name]) for a in planned.stored])
+        self._run = compiled_forward(self.source, class_name(planned.name))
+        # By input, the shape that the lines expect; None if they take more than one.
+        self._inputs = planned.inputs
         self._shapes = tuple(
-            tuple(reader.shape for reader in array.whole) if not array.sliced else ()
-            for array in self._inputs
+            array.shape if array.readers and not array.sliced else None for array in self._inputs
         )
-        self._room = [None] * len(planned.operations)
 
-    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
-        """The value of the drawable.
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """The value of the drawable, in the structure of what it was read from.
+
+        Inputs inside tuples, lists and dicts are taken in order. What is no tensor (None, flags,
+        numbers) is as it was when a module was read, and is not looked at.
 
         Raises:
             DiagramError: if an input is missing, given twice or unknown, or is not integer where
                 the diagram picks with it.
             SizeError: if an input has another shape than the diagram says.
         """
-        given = inputs if not named else self._in_order(inputs, named)
+        given = list(_tensors(inputs))
+        options = {name: part for name, part in named.items() if [*_tensors((part,))]}
+        if options:
+            given = self._in_order(given, options)
         if len(given) != len(self._inputs):
             raise DiagramError(
                 f"{self.schedule.name!r} takes {len(self._inputs)} inputs "
                 f"({', '.join(self.input_names) or 'none'}), got {len(given)}."
             )
-        for array, shapes, value in zip(self._inputs, self._shapes, given, strict=True):
+        for place, (array, shape) in enumerate(zip(self._inputs, self._shapes, strict=True)):
             # Almost always one comparison; the rest finds the words for what is wrong.
-            if value.shape not in shapes or array.is_integer:
-                check_array(array, value)
-        parameters = [getattr(self, plain) for plain in self.array_names]
-        values: list[Tensor | None] = [*given, *parameters, *self._room, self._like]
-        return carry_out(self._lines, values, self.schedule.result)
+            if given[place].shape != shape or array.is_integer:
+                check_array(array, given[place])
+                # Nodes that read one array in several shapes allow each of them.
+                given[place] = given[place] if shape is None else given[place].reshape(shape)
+        made = self._run(self, *given)
+        if self.structure is None:
+            return made if len(self.schedule.results) == 1 else made[0]
+        return restored(self.structure, (made,) if len(self.schedule.results) == 1 else made)
 
-    def _in_order(self, inputs: tuple[Tensor, ...], named: Mapping[str, Tensor]) -> list[Tensor]:
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled code is made again from its text, so that a module can be copied and saved.
+        return {key: value for key, value in self.__dict__.items() if key != "_run"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._run = compiled_forward(self.source, class_name(self.schedule.name))
+
+    def _in_order(self, inputs: Sequence[Tensor], named: Mapping[str, Tensor]) -> list[Tensor]:
         rest = self.input_names[len(inputs) :]
         for name in named:
             if name not in rest:
@@ -83,6 +117,58 @@ class DiagramModule(nn.Module):
             f"{self.schedule.name!r}, inputs={self.input_names}, parameters={count:,}, "
             f"operations={len(self.schedule.operations)}"
         )
+
+
+def _stored(array: Tensor) -> Stored:
+    is_plain = array.is_floating_point()
+    return Stored(tuple(array.shape), None if is_plain else str(array.dtype).removeprefix("torch."))
+
+
+def _tensors(parts: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors among arguments, in order."""
+    for part in parts:
+        if isinstance(part, Tensor):
+            yield part
+        elif isinstance(part, Mapping):
+            yield from _tensors(part.values())
+        elif isinstance(part, tuple | list):
+            yield from _tensors(part)
+
+
+def restored(structure: Structure, tensors: Sequence[Tensor]) -> Any:
+    """Tensors in the structure of what a module returned.
+
+    A class is used only if it is loaded already and holds its parts as a dict or a tuple does;
+    otherwise a plain dict or tuple takes its place.
+    """
+    return _restored(structure, iter(tensors))
+
+
+def _restored(structure: Structure, tensors: Iterator[Tensor]) -> Any:
+    if structure.kind in ("tensor", "value"):
+        return next(tensors) if structure.kind == "tensor" else structure.value
+    parts = [_restored(part, tensors) for part in structure.parts]
+    if structure.kind in ("tuple", "list"):
+        return tuple(parts) if structure.kind == "tuple" else parts
+    named = dict(zip(structure.keys, parts, strict=True))
+    home, _, name = structure.kind.partition(":")
+    known = getattr(sys.modules.get(home), name, None) if name else None
+    if isinstance(known, type) and issubclass(known, dict | tuple):
+        return known(**named)
+    return named
+
+
+@lru_cache(maxsize=256)
+def compiled_forward(source: str, name: str) -> Callable[..., Any]:
+    """The `forward` of the class in a file that `write_source` has written."""
+    path = f"<rankscope {name} {abs(hash(source)):x}>"
+    # So that a traceback shows the line.
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    # Without a name of its own: torch.compile would import the module of that name.
+    names: dict[str, Any] = {}
+    exec(compile(source, path, "exec"), names)
+    forward: Callable[..., Any] = names[name].forward
+    return forward
 
 
 def to_module(
@@ -122,9 +208,13 @@ def to_module(
         ContractionError: if a region cannot be contracted.
     """
     planned = schedule(drawable, method)
-    wanted = [array for array in planned.arrays if not array.is_input]
+    network = as_network(drawable)
+    own = {constant.name: _tensor(constant) for constant in network.constants}
+    wanted = planned.stored
     if arrays is None:
-        return DiagramModule(planned, {a.name: _random(a, generator, dtype) for a in wanted})
+        drawn = {a.name: _random(a, generator, dtype) for a in wanted if a.name not in own}
+        return DiagramModule(planned, drawn | own, network.structure)
+    arrays = {**arrays, **own}
     missing = [array.name for array in wanted if array.name not in arrays]
     if missing:
         raise DiagramError(
@@ -134,8 +224,22 @@ def to_module(
     for array in wanted:
         check_array(array, arrays[array.name])
     return DiagramModule(
-        planned, {a.name: arrays[a.name].detach().to(dtype, copy=True) for a in wanted}
+        planned,
+        {a.name: _copied(arrays[a.name], dtype) for a in wanted},
+        network.structure,
     )
+
+
+def _copied(array: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """A copy, in another precision if it holds floating-point numbers."""
+    return array.detach().to(dtype if array.is_floating_point() else None, copy=True)
+
+
+def _tensor(constant: Constant) -> Tensor:
+    if not math.prod(constant.shape):
+        return torch.empty(constant.shape, dtype=getattr(torch, constant.dtype))
+    flat = torch.frombuffer(bytearray(constant.data), dtype=getattr(torch, constant.dtype))
+    return flat.reshape(constant.shape)
 
 
 def _random(array: Array, generator: torch.Generator | None, dtype: torch.dtype | None) -> Tensor:
@@ -155,7 +259,8 @@ def check_array(array: Array, value: Tensor) -> None:
         DiagramError: if it holds numbers where integers are wanted, or the other way round.
     """
     is_number = value.is_floating_point() or value.is_complex()
-    if is_number if array.is_integer else not (is_number or array.is_input):
+    is_wrong = is_number if array.is_integer else not (is_number or array.is_input)
+    if is_wrong and array.is_integer is not None:
         wanted = "integers, to pick with" if array.is_integer else "floating-point numbers"
         raise DiagramError(f"Array {array.name!r} must hold {wanted}, got {value.dtype}.")
     shape, shapes = tuple(value.shape), [reader.shape for reader in array.whole]
@@ -174,8 +279,8 @@ def check_array(array: Array, value: Tensor) -> None:
 
 
 def _check_rows(array: Array, shape: tuple[int, ...]) -> None:
-    width = array.sliced[0].row_entries
-    if not shape or shape[0] < array.num_rows or math.prod(shape[1:]) != width:
+    width, entries = array.sliced[0].row_entries, math.prod(shape)
+    if entries % width or entries // width < array.num_rows:
         raise SizeError(
             f"Array {array.name!r} must have at least {array.num_rows} rows of {width:,} entries, "
             f"got shape {shape}."

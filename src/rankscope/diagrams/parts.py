@@ -19,13 +19,19 @@ class IndexKind(StrEnum):
 
 
 class Role(StrEnum):
-    """What a tensor is for; decides its shape and whether its entries are counted."""
+    """What a tensor is for; decides its shape and whether its entries are counted.
+
+    A buffer is stored but not learned. An operation is no tensor: it stands in the picture of a
+    call or of a module, between the arrays that are taken and those that are made.
+    """
 
     DATA = "data"
     PARAMETER = "parameter"
     CORE = "core"
+    BUFFER = "buffer"
     CONSTANT = "constant"
     RESULT = "result"
+    OPERATION = "operation"
 
 
 PARAMETER_ROLES = (Role.PARAMETER, Role.CORE)

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.letters import letters
-from rankscope.diagrams.network import Drawable, Sum, as_network
+from rankscope.diagrams.network import (
+    Argument,
+    Call,
+    Drawable,
+    Reference,
+    Sum,
+    Word,
+    flattened,
+)
 from rankscope.diagrams.parts import Convolution, Node, Region, Role
 
 
@@ -41,23 +49,51 @@ def einsum_program(drawable: Drawable) -> Program:
         R = relu(einsum("bf,fh->bh", X, V))
         result = einsum("bh,ho->bo", R, W)
     """
-    network = as_network(drawable)
-    names = {step.name for step in network.steps}
+    network = flattened(drawable)
+    names = {name for step in network.steps for name in step.arrays}
     lines: list[str] = []
     for step in network.steps:
-        if not isinstance(step.body, Sum):
-            writer = _DiagramWriter(step.body, step.name, names)
-            lines.extend(writer.inner_lines())
-            lines.append(f"{step.name} = {writer.expression(None)}")
-            continue
-        terms = []
-        for place, term in enumerate(step.body.terms):
-            writer = _DiagramWriter(term.diagram, f"{step.name}.{place}", names)
-            lines.extend(writer.inner_lines())
-            factor = "" if term.coefficient == 1.0 else f"{term.coefficient:g} * "
-            terms.append(f"{factor}{writer.expression(None)}")
-        lines.append(f"{step.name} = {' + '.join(terms)}")
+        match step.body:
+            case Sum():
+                lines.extend(_sum_lines(step.body, step.name, names))
+            case Diagram():
+                writer = _DiagramWriter(step.body, step.name, names)
+                lines.extend(writer.inner_lines())
+                lines.append(f"{step.name} = {writer.expression(None)}")
+            case Call():
+                lines.append(f"{', '.join(step.arrays)} = {_called(step.body)}")
     return Program(drawable.name, tuple(lines))
+
+
+def _sum_lines(total: Sum, name: str, names: set[str]) -> Iterator[str]:
+    terms = []
+    for place, term in enumerate(total.terms):
+        writer = _DiagramWriter(term.diagram, f"{name}.{place}", names)
+        yield from writer.inner_lines()
+        factor = "" if term.coefficient == 1.0 else f"{term.coefficient:g} * "
+        terms.append(f"{factor}{writer.expression(None)}")
+    yield f"{name} = {' + '.join(terms)}"
+
+
+def _called(call: Call) -> str:
+    """An operator that is no contraction, with its arrays first and its other arguments by name."""
+
+    def text(value: Argument) -> str:
+        match value:
+            case Reference(node=node):
+                return call.diagram.node_by_name[node].source
+            case Word(text=word):
+                return word
+            case tuple():
+                return f"[{', '.join(map(text, value))}]"
+            case _:
+                return repr(value)
+
+    given = [
+        text(value) if isinstance(value, Reference) else f"{name}={text(value)}"
+        for name, value in call.arguments
+    ]
+    return f"{call.kind}({', '.join(given)})"
 
 
 class _DiagramWriter:

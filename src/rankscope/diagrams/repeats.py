@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from rankscope.diagrams.likeness import NUMBER, step_key
-from rankscope.diagrams.network import Body, Network, Step, nodes_of
+from rankscope.diagrams.network import Body, Box, Network, Step, nodes_of
 from rankscope.diagrams.parts import Node, Role
 
 
@@ -54,9 +54,9 @@ class _Run:
         return self.period * (self.count - 1)
 
 
-# What one node reads: ("own", position), ("carried", position), ("outer", array),
-# or, for a parameter, ("parameter", first slot of the block with the same array).
-Slot = tuple[str, int | str]
+# What one node reads: ("own", position, item), ("carried", position, item), ("outer", array, 0),
+# or, for a parameter, ("parameter", first slot of the block with the same array, 0).
+Slot = tuple[str, int | str, int]
 
 
 def collapse(network: Network) -> tuple[Block, ...]:
@@ -87,7 +87,13 @@ def expand(blocks: Iterable[Block]) -> tuple[Step, ...]:
 class _Search:
     def __init__(self, network: Network) -> None:
         self.steps = network.steps
-        self.made = {step.name: position for position, step in enumerate(network.steps)}
+        self.made = {
+            name: position for position, step in enumerate(network.steps) for name in step.arrays
+        }
+        # Which of the arrays of its step an array is.
+        self.item = {
+            name: place for step in network.steps for place, name in enumerate(step.arrays)
+        }
         numbers: dict[Hashable, int] = {}
         self.keys = [numbers.setdefault(step_key(s), len(numbers)) for s in network.steps]
         self.slots = [tuple(_slot_nodes(step.body)) for step in network.steps]
@@ -97,6 +103,9 @@ class _Search:
             for node in nodes:
                 if node.role is Role.DATA and node.source in self.made:
                     self.last_read[self.made[node.source]] = position
+        for name in network.outputs:
+            if name in self.made:
+                self.last_read[self.made[name]] = len(network.steps)
 
     def blocks(self, start: int, stop: int) -> Iterator[Block]:
         """Blocks of steps[start:stop]: the run that saves most, and what is left around it."""
@@ -121,7 +130,8 @@ class _Search:
         before, after = self._pattern(run, 0), self._pattern(run, 1)
         for entry, slot in zip(before, after, strict=True):
             if slot[0] == "carried":
-                pairs[(self.steps[run.start + int(slot[1])].name, str(entry[1]))] = None
+                made = [*self.steps[run.start + int(slot[1])].arrays][slot[2]]
+                pairs[(made, str(entry[1]))] = None
         return tuple(pairs)
 
     def _best(self, start: int, stop: int) -> _Run | None:
@@ -215,15 +225,15 @@ class _Search:
         first, first_slot = run.start + block * run.period, dict[str, int]()
         found: list[Slot] = []
         for slot, (_, node) in enumerate(self._nodes(run, block)):
-            made = self.made.get(node.source, -1)
+            made, item = self.made.get(node.source, -1), self.item.get(node.source, 0)
             if node.role is not Role.DATA:
-                found.append(("parameter", first_slot.setdefault(node.source, slot)))
+                found.append(("parameter", first_slot.setdefault(node.source, slot), 0))
             elif made >= first:
-                found.append(("own", made - first))
+                found.append(("own", made - first, item))
             elif block > 0 and made >= first - run.period:
-                found.append(("carried", made - first + run.period))
+                found.append(("carried", made - first + run.period, item))
             else:
-                found.append(("outer", node.source))
+                found.append(("outer", node.source, 0))
         return found
 
 
@@ -240,5 +250,10 @@ def _follows(first: list[Slot], second: list[Slot]) -> bool:
 
 
 def _slot_nodes(body: Body) -> Iterator[Node]:
-    # A constant has no array, and every result in a body is private to it.
-    return (node for node in nodes_of(body) if node.role not in (Role.CONSTANT, Role.RESULT))
+    # A constant and an operation have no array, and every result in a body is private to it.
+    without = (Role.CONSTANT, Role.RESULT, Role.OPERATION)
+    if isinstance(body, Box):
+        inside = [name for step in body.steps for name in step.arrays]
+        nodes = (node for step in body.steps for node in _slot_nodes(step.body))
+        return (node for node in nodes if node.source not in inside)
+    return (node for node in nodes_of(body) if node.role not in without)

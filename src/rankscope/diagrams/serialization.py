@@ -4,6 +4,8 @@ A document is an object with `version`, `kind` ("diagram", "sum" or "network") a
 that dataclass. Reading builds data only: nothing in a document is ever run.
 """
 
+import base64
+import binascii
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +13,25 @@ from typing import Any
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
+from rankscope.diagrams.network import (
+    Argument,
+    Box,
+    Call,
+    Constant,
+    Drawable,
+    Network,
+    Reference,
+    Step,
+    Structure,
+    Sum,
+    Term,
+    Word,
+)
 from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region, Role
 from rankscope.errors import DiagramError
 from rankscope.strict_json import (
     Choice,
+    Converted,
     Exactly,
     Flag,
     Integer,
@@ -28,6 +44,7 @@ from rankscope.strict_json import (
     Text,
     inside,
     read_as,
+    refusal,
     shown,
 )
 
@@ -157,12 +174,126 @@ class _OneOf(Reader[Any]):
         return f"an object whose kind is one of {', '.join(self.kinds)}"
 
 
+@dataclass(frozen=True)
+class _Argument(Reader[Argument]):
+    """An argument of a call: a reference, a word, a plain value, or lists of these."""
+
+    def read(self, data: Any) -> Argument:
+        argument: Argument
+        match data:
+            case {"node": _}:
+                argument = REFERENCE.read(data)
+            case {"kind": _}:
+                argument = WORD.read(data)
+            case list() | tuple():
+                argument = ListOf(self).read(data)
+            case None | bool() | str():
+                argument = data
+            case int():
+                argument = INTEGER.read(data)
+            case _:
+                argument = NUMBER.read(data)
+        return argument
+
+    def write(self, value: Argument) -> Any:
+        if isinstance(value, Reference):
+            return REFERENCE.write(value)
+        if isinstance(value, Word):
+            return WORD.write(value)
+        if isinstance(value, tuple):
+            return ListOf(self).write(value)
+        return NUMBER.write(value) if isinstance(value, float) else value
+
+    def __str__(self) -> str:
+        return "an argument"
+
+
+@dataclass(frozen=True)
+class _Later(Reader[Any]):
+    """A reader that is defined below what it is made of: a box holds steps, which may be boxes."""
+
+    name: str
+
+    @property
+    def _reader(self) -> Reader[Any]:
+        reader: Reader[Any] = globals()[self.name]
+        return reader
+
+    def read(self, data: Any) -> Any:
+        return self._reader.read(data)
+
+    def write(self, value: Any) -> Any:
+        return self._reader.write(value)
+
+    def __str__(self) -> str:
+        return f"a {self.name.lower()}"
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise refusal("bytes in base 64", text) from None
+
+
+SHAPE = ListOf(INTEGER)
+REFERENCE = Record(Reference, {"node": TEXT, "shape": SHAPE})
+WORD = Record(Word, {"kind": TEXT, "text": TEXT})
+ARGUMENT = _Argument()
+BYTES = Converted(TEXT, _bytes, lambda value: base64.b64encode(value).decode())
+CALL = Record(
+    Call,
+    {
+        "name": TEXT,
+        "function": TEXT,
+        "arguments": ListOf(Pair(TEXT, ARGUMENT)),
+        "diagram": DIAGRAM,
+        "shapes": ListOf(SHAPE),
+        "is_exact": Flag(),
+        "operations": INTEGER,
+        "title": Optional(TEXT),
+    },
+)
+STEPS = ListOf(_Later("STEP"))
+BOX = Record(
+    Box,
+    {
+        "name": TEXT,
+        "kind": TEXT,
+        "steps": STEPS,
+        "diagram": DIAGRAM,
+        "made": NAMES,
+        "title": Optional(TEXT),
+    },
+)
+PARTS = ListOf(_Later("STRUCTURE"))
+STRUCTURE = Record(Structure, {"kind": TEXT, "parts": PARTS, "keys": NAMES, "value": ARGUMENT})
+CONSTANT = Record(Constant, {"name": TEXT, "shape": SHAPE, "dtype": TEXT, "data": BYTES})
+
 BODIES: dict[str, tuple[type[Any], Reader[Any]]] = {
     "diagram": (Diagram, DIAGRAM),
     "sum": (Sum, SUM),
 }
-STEP = Record(Step, {"name": TEXT, "body": _OneOf(BODIES), "label": Optional(TEXT)})
-NETWORK = Record(Network, {"name": TEXT, "steps": ListOf(STEP), "title": Optional(TEXT)})
+STEP = Record(
+    Step,
+    {
+        "name": TEXT,
+        "body": _OneOf(BODIES | {"call": (Call, CALL), "box": (Box, BOX)}),
+        "label": Optional(TEXT),
+    },
+)
+NETWORK = Record(
+    Network,
+    {
+        "name": TEXT,
+        "steps": ListOf(STEP),
+        "title": Optional(TEXT),
+        "inputs": NAMES,
+        "outputs": NAMES,
+        "structure": Optional(STRUCTURE),
+        "constants": ListOf(CONSTANT),
+    },
+)
 DRAWABLE = _OneOf(BODIES | {"network": (Network, NETWORK)})
 
 

@@ -229,6 +229,10 @@ def trace(module: nn.Module, example: Example) -> Trace:
         RequestError: if the example is none of these.
     """
     arguments, options = _call_of(module, example)
+    if _is_shapes(example) and not _takes(module, arguments):
+        # Tables are looked up by integers; 0 and 1 are in every table.
+        integers = tuple(part.round().long() for part in arguments)
+        arguments = integers if _takes(module, integers) else arguments
     program, is_free = _exported(module, arguments, options)
     return _read(type(module).__name__, program, is_free=is_free)
 
@@ -267,8 +271,10 @@ def _call_of(module: nn.Module, example: Example) -> tuple[tuple[Any, ...], dict
         return (), dict(example)
     if isinstance(example, (tuple, list)) and example:
         if all(isinstance(size, int) for size in example):
-            return (_random(module, tuple(example)),), {}
-        return tuple(_random(module, tuple(p)) if _is_shape(p) else p for p in example), {}
+            shape: Shape = tuple(int(size) for size in example)
+            return (_random(module, shape),), {}
+        parts: Sequence[Any] = example
+        return tuple(_random(module, tuple(p)) if _is_shape(p) else p for p in parts), {}
     raise RequestError(
         "trace: the example must be a tensor, a tuple or a dict of tensors, or shapes; got "
         f"{type(example).__name__}."
@@ -276,7 +282,26 @@ def _call_of(module: nn.Module, example: Example) -> tuple[tuple[Any, ...], dict
 
 
 def _is_shape(part: object) -> bool:
-    return isinstance(part, (tuple, list)) and all(isinstance(size, int) for size in part)
+    return (
+        isinstance(part, (tuple, list))
+        and bool(part)
+        and all(isinstance(size, int) for size in part)
+    )
+
+
+def _is_shapes(example: Example) -> bool:
+    is_list = isinstance(example, (tuple, list))
+    return is_list and (_is_shape(example) or all(_is_shape(part) for part in example))
+
+
+def _takes(module: nn.Module, arguments: tuple[Any, ...]) -> bool:
+    """Whether a module runs on some arguments."""
+    with inference(module), torch.no_grad():
+        try:
+            module(*arguments)
+        except Exception:  # noqa: BLE001 - a user's module may raise anything
+            return False
+    return True
 
 
 def _random(module: nn.Module, shape: Shape) -> Tensor:
@@ -332,7 +357,8 @@ def _export(
 ) -> ExportedProgram:
     program = torch.export.export(module, arguments, options, dynamic_shapes=free, strict=False)
     # Nothing is decomposed; in-place operations become functions of values.
-    return program.run_decompositions({})
+    functional: ExportedProgram = program.run_decompositions({})
+    return functional
 
 
 def _refused(
@@ -451,9 +477,12 @@ def _array(program: ExportedProgram, target: str) -> Tensor:
 
 
 def _operation(node: fx.Node, nodes: dict[fx.Node, Any], names: dict[str, int]) -> Operation | None:
-    if node.target is operator.getitem and isinstance(nodes.get(node.args[0]), tuple):
-        nodes[node] = nodes[node.args[0]][node.args[1]]
-        return None
+    if node.target is operator.getitem:
+        source, place = node.args
+        if isinstance(source, fx.Node) and isinstance(nodes.get(source), tuple):
+            nodes[node] = nodes[source][place]
+            return None
+    assert callable(node.target), "call_function has a function"
     kind = _kind(node.target)
     if kind in _CHECKS:
         return None
@@ -478,7 +507,7 @@ def _operation(node: fx.Node, nodes: dict[fx.Node, Any], names: dict[str, int]) 
 
 def _kind(target: Any) -> str:
     name = target.overloadpacket.__name__ if hasattr(target, "overloadpacket") else target.__name__
-    return _KINDS.get(name, name)
+    return _KINDS.get(str(name), str(name))
 
 
 def _unique(name: str, names: dict[str, int]) -> str:
@@ -583,6 +612,21 @@ def _flattening(
 # --- Constants -----------------------------------------------------------------------------------
 
 
+# Their results depend on the shape of what they take, not on its numbers.
+_SHAPE_ONLY = frozenset(
+    (
+        "empty_like",
+        "full_like",
+        "new_empty",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "ones_like",
+        "zeros_like",
+    )
+)
+
+
 def _folded(whole: Trace, known: dict[Value, Any], *, fills_numbers: bool) -> Trace:
     """Compute what depends on known values only.
 
@@ -595,9 +639,11 @@ def _folded(whole: Trace, known: dict[Value, Any], *, fills_numbers: bool) -> Tr
     for operation in whole.operations:
         if fills_numbers and operation.output.dtype is None:
             known[operation.output] = operation.output.number
-        elif all(value in known for value in operation.inputs) and not is_random(operation):
+        elif _is_known(operation, known):
             with torch.no_grad():
-                known.update(zip(operation.outputs, operation.run(known), strict=False))
+                known.update(
+                    zip(operation.outputs, operation.run(_shapes(known, operation)), strict=False)
+                )
         else:
             operations.append(_with_numbers(operation, known))
     kept, used = _needed(operations, whole.outputs)
@@ -608,6 +654,24 @@ def _folded(whole: Trace, known: dict[Value, Any], *, fills_numbers: bool) -> Tr
         operations=tuple(kept),
         has_free_batch=whole.has_free_batch and not fills_numbers,
     )
+
+
+def _is_known(operation: Operation, known: Mapping[Value, Any]) -> bool:
+    """Whether its results can be computed without any input or parameter."""
+    if is_random(operation):
+        return False
+    needed = operation.inputs
+    if operation.kind in _SHAPE_ONLY:
+        needed = tuple(value for value in needed if value is not operation["self"])
+    return all(value in known for value in needed)
+
+
+def _shapes(known: Mapping[Value, Any], operation: Operation) -> Mapping[Value, Any]:
+    """The known values, and any numbers in the shape of what only gives its shape."""
+    if operation.kind not in _SHAPE_ONLY:
+        return known
+    like = operation["self"]
+    return {like: torch.empty(like.shape, dtype=like.dtype), **known}
 
 
 def _is_parameter(array: Tensor) -> bool:

@@ -75,7 +75,7 @@ from rankscope.architectures.sequence_models.attention_forms import CPForm, Mult
 from rankscope.architectures.sequence_models.language_model import LanguageModel
 from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.diagrams.module import to_module
-from rankscope.diagrams.reading import from_module, module_arrays
+from rankscope.reading import from_module, module_arrays
 from rankscope.errors import UnsupportedModuleError
 
 def model(form):

@@ -1,7 +1,9 @@
 """Carrying out a plan against the definition: every region as one dense sum over all indices."""
 
+import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import opt_einsum
@@ -15,10 +17,8 @@ from rankscope.diagrams.contraction import Automatic, Exhaustive, Greedy
 from rankscope.diagrams.cost import peak_memory
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams.module import DiagramModule, to_module
 from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.running.execution import carry_out, prepare, prepared
-from rankscope.diagrams.running.schedule import Operation
 from rankscope.diagrams.sizes import resolved_sizes
 from rankscope.diagrams.source import class_name, to_source
 from rankscope.errors import ContractionError
@@ -82,23 +82,30 @@ def defined_value(diagram: Diagram, arrays: Mapping[str, Tensor]) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64)
 
 
-class Spy(list[Tensor | None]):
-    """Values under way, and the most entries that were ever alive at once."""
+def most_entries(module: DiagramModule, inputs: Sequence[Tensor]) -> int:
+    """The most entries that inputs, parameters and the local names of a run ever hold at once."""
+    most, before = 0, list(module.parameters())
 
-    most = 0
-
-    def __init__(self, values: list[Tensor | None]) -> None:
-        super().__init__(values)
-        self.look()
-
-    def __setitem__(self, place: Any, value: Any) -> None:
-        super().__setitem__(place, value)
-        self.look()
-
-    def look(self) -> None:
-        stores = [tensor.untyped_storage() for tensor in self if tensor is not None]
+    def look(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal most, before
+        code = frame.f_code
+        if code.co_name != "forward" or not code.co_filename.startswith("<rankscope"):
+            return None
+        now = [value for value in frame.f_locals.values() if isinstance(value, Tensor)]
+        # While a line runs, what it replaces is still there beside what it makes.
+        stores = [value.untyped_storage() for value in (*before, *now, *module.parameters())]
         held = {store.data_ptr(): store.nbytes() // 8 for store in stores}
-        self.most = max(self.most, sum(held.values()))
+        most, before = max(most, sum(held.values())), now
+        return look
+
+    previous = sys.gettrace()
+    sys.settrace(look)
+    try:
+        with torch.no_grad():
+            module(*inputs)
+    finally:
+        sys.settrace(previous)
+    return most
 
 
 @st.composite
@@ -200,12 +207,9 @@ def test_a_module_and_its_source_compute_the_defining_sum(recipe: dict[str, Any]
     expected = defined_value(diagram, arrays)
     for module in modules:
         torch.testing.assert_close(module.double()(*inputs), expected)
-        planned = module.schedule
-        like = torch.zeros((), dtype=torch.float64)
-        values = Spy([*inputs, *module.parameters(), *[None] * len(planned.operations), like])
-        with torch.no_grad():
-            carry_out(prepare(planned), values, planned.result)
-        assert values.most - 1 == peak_memory(planned)
+        most, planned = most_entries(module, inputs), peak_memory(module.schedule)
+        # Constants may be left to broadcasting for longer than planned.
+        assert most <= planned if "constant" in recipe["roles"] else most == planned
     # In double precision before it loads anything, so that nothing is rounded on the way.
     twin = from_source(to_source(diagram), "random").double()
     twin.load_state_dict(modules[0].state_dict())
@@ -235,8 +239,3 @@ def test_one_tensor_alone_gives_diagonals_traces_and_sums(
     )
     value = torch.randn([sizes[index] for index in indices])
     torch.testing.assert_close(to_module(diagram)(value), expected(value))
-
-
-def test_an_operation_that_nobody_can_run_is_refused_by_name() -> None:
-    with pytest.raises(NotImplementedError, match="Operation"):
-        prepared(Operation(0, (), ()), ())

@@ -4,7 +4,7 @@ from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
 from rankscope.diagrams.parts import Index, Node, Region, Role
-from rankscope.diagrams.running.scheduling import schedule
+from rankscope.diagrams.running.schedule import schedule
 from rankscope.errors import ContractionError, DiagramError
 
 IDS = Node("ids", ("n", "v"), Role.DATA, is_one_hot=True)

@@ -48,7 +48,7 @@ def test_tucker_2_convolution_equals_conv2d_with_the_merged_kernel(
     kernel = torch.einsum("sp,uvpq,qt->tsuv", first, core, last)
     expected = torch.nn.functional.conv2d(image, kernel, None, stride, padding, dilation)
     torch.testing.assert_close(module(image), expected)
-    assert module.schedule.shapes[module.schedule.result] == tuple(expected.shape)
+    assert module.schedule.shapes[module.schedule.results[0]] == tuple(expected.shape)
 
 
 def test_an_index_that_input_kernel_and_output_share_makes_a_grouped_convolution() -> None:

@@ -28,6 +28,6 @@ def test_values_are_arrays_and_then_results() -> None:
     data = Array("x", True, False, (Reader("X", None, (2, 3)),), 1)
     weight = Array("w", False, False, (Reader("W", None, (4,)),), 1)
     read = Read(2, (0,), (6,), None)
-    schedule = Schedule("s", (data, weight), (read,), ("x", "w", "X"), ((),), 2)
-    assert (schedule.num_inputs, schedule.num_values) == (1, 3)
+    schedule = Schedule("s", (data, weight), (read,), ("x", "w", "X"), (2,))
+    assert (schedule.inputs, schedule.stored) == ((data,), (weight,))
     assert schedule.shapes == ((2, 3), (4,), (6,))

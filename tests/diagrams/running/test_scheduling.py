@@ -3,7 +3,7 @@ import pytest
 from rankscope.diagrams.cost import peak_memory
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.network import Network, Step, Sum, Term
+from rankscope.diagrams.network import Sum, Term
 from rankscope.diagrams.parts import Index, Node, Region, Role
 from rankscope.diagrams.running.schedule import (
     Add,
@@ -14,8 +14,8 @@ from rankscope.diagrams.running.schedule import (
     Read,
     Scale,
     Spread,
+    schedule,
 )
-from rankscope.diagrams.running.scheduling import schedule
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 
@@ -72,7 +72,7 @@ def test_a_region_scales_then_masks_then_applies() -> None:
     planned = schedule(diagram(Node("X", ("a", "b"), Role.DATA), output="ab", region=region))
     kinds = [type(operation) for operation in planned.operations]
     assert kinds == [Read, Scale, Mask, Apply]
-    assert planned.result == planned.operations[-1].target
+    assert planned.results == (planned.operations[-1].target,)
 
 
 def test_a_group_without_function_leaves_no_trace() -> None:
@@ -100,20 +100,3 @@ def test_a_sum_keeps_no_more_than_one_total_and_one_term() -> None:
     assert adds[1].sources[0] == adds[0].target
     # Four arrays of two entries, a total, a term, and the next total.
     assert peak_memory(planned) == 4 * 2 + 3 * 2
-
-
-def test_every_value_but_the_result_is_dropped_once_after_its_last_use() -> None:
-    first = diagram(Node("X", ("a", "b"), Role.DATA), Node("W", ("b", "c")), output="ac")
-    second = diagram(
-        Node("Y", ("a", "c"), Role.DATA, array="s"),
-        Node("Z", ("a", "c"), Role.DATA, array="s"),
-        output="a",
-    )
-    planned = schedule(Network("n", (Step("s", first), Step("t", second))))
-    dropped = [value for values in planned.last_uses for value in values]
-    made = [operation.target for operation in planned.operations]
-    assert sorted([*dropped, planned.result]) == made
-    for place, values in enumerate(planned.last_uses):
-        for value in values:
-            later = planned.operations[place + 1 :]
-            assert all(value not in operation.sources for operation in later)

@@ -24,7 +24,7 @@ from rankscope.diagrams.families.products import (
     sum_of_pure_tensors,
 )
 from rankscope.diagrams.families.settings import Family, Setting, Value
-from rankscope.diagrams.network import Body, diagrams_of
+from rankscope.diagrams.network import Sum, diagrams_of
 from rankscope.errors import FamilyError
 
 
@@ -198,7 +198,7 @@ _ALL = (
 FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}
 
 
-def build_family(name: str, settings: Mapping[str, str | Value]) -> Body:
+def build_family(name: str, settings: Mapping[str, str | Value]) -> Diagram | Sum:
     """Build a family from its settings; sizes that are not set stay symbols.
 
     A setting may also be a symbol of the picture, such as R_2, that is still without a size.
@@ -243,7 +243,7 @@ def _without_aliases(found: Family, settings: Mapping[str, str | Value]) -> dict
     return {names.get(word, word): value for word, value in settings.items()}
 
 
-def _with_symbols(body: Body, settings: Mapping[str, str | Value]) -> Body:
+def _with_symbols(body: Diagram | Sum, settings: Mapping[str, str | Value]) -> Diagram | Sum:
     sizes: dict[str, int] = {}
     first = diagrams_of(body)[0]
     for word, value in settings.items():
@@ -261,7 +261,7 @@ def _with_symbols(body: Body, settings: Mapping[str, str | Value]) -> Body:
     return replace(body, terms=tuple(terms))
 
 
-def family(name: str, /, **settings: str | Value) -> Body:
+def family(name: str, /, **settings: str | Value) -> Diagram | Sum:
     """Build a family with its settings as keywords.
 
     Example:

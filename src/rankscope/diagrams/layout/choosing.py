@@ -4,8 +4,10 @@ A candidate whose wires all run the simplest way is taken at once. Otherwise all
 checked, and the one with the fewest faults, crossings and detours wins; of equals, the first.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout.grid import place_grid
@@ -30,10 +32,12 @@ from rankscope.diagrams.layout.staged import place_rows
 from rankscope.diagrams.layout.stress import place_by_stress
 from rankscope.diagrams.layout.tree import is_hierarchical, place_tree
 from rankscope.diagrams.layout.wires import Dot, Wiring
+from rankscope.diagrams.layout.wording import node_text
 from rankscope.diagrams.parts import IndexKind
 from rankscope.diagrams.pictures.geometry import crossings, lint
 from rankscope.diagrams.pictures.scene import Scene
 
+DIGIT = re.compile(r"\d")
 FAULT, CROSSED = 1000.0, 40.0
 MAX_INLINE, MAX_INLINE_TOWER = 5, 9
 MAX_SWEEPS = 2
@@ -47,7 +51,29 @@ def lay_out(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) 
     Raises:
         LayoutError: if a hint or `view.cut` names something that is not there.
     """
+    if hints is NO_HINTS:
+        return render(
+            diagram, _placed_alike(_plain_form(diagram, view), replace(view, cut=())), view
+        )
     return render(diagram, place(diagram, hints, view), view)
+
+
+@lru_cache(maxsize=256)
+def _placed_alike(diagram: Diagram, view: View) -> Placement:
+    # A deep network has the same layer many times.
+    return place(diagram, NO_HINTS, view)
+
+
+def _plain_form(diagram: Diagram, view: View) -> Diagram:
+    """The diagram without what its placement does not depend on: arrays, digits, sizes."""
+    nodes = tuple(
+        replace(node, array=None, rows=None, label=DIGIT.sub("0", node_text(node)[1:-1]))
+        for node in diagram.nodes
+    )
+    indices = diagram.indices
+    if not view.show_sizes:
+        indices = tuple(replace(index, size=None) for index in indices)
+    return replace(diagram, name="", title=None, nodes=nodes, indices=indices)
 
 
 def place(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) -> Placement:

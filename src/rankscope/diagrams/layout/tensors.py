@@ -25,8 +25,10 @@ KINDS = {
     Role.DATA: ShapeKind.SQUARE,
     Role.PARAMETER: ShapeKind.CIRCLE,
     Role.CORE: ShapeKind.CIRCLE,
+    Role.BUFFER: ShapeKind.CIRCLE,
     Role.CONSTANT: ShapeKind.PILL,
     Role.RESULT: ShapeKind.CIRCLE,
+    Role.OPERATION: ShapeKind.SQUARE,
 }
 
 

@@ -8,6 +8,7 @@ from rankscope.diagrams.layout import lay_out
 from rankscope.diagrams.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, View
 from rankscope.diagrams.network import Body, Drawable, Network, Sum
 from rankscope.diagrams.pictures.arrangement import SIGN_GAP, axis, below, beside, named, sign
+from rankscope.diagrams.pictures.call_picture import call_picture
 from rankscope.diagrams.pictures.network_page import network_page
 from rankscope.diagrams.pictures.scene import Scene
 from rankscope.errors import LayoutError
@@ -56,7 +57,7 @@ def _body_scene(body: Body, hints: Hints, view: View) -> Scene:
     if isinstance(body, Diagram):
         scene = lay_out(body, hints, view)
         return scene.shifted(0.0, -axis(scene))
-    return _sum_scene(body, view)
+    return _sum_scene(body, view) if isinstance(body, Sum) else call_picture(body, view)
 
 
 def _sum_scene(total: Sum, view: View) -> Scene:

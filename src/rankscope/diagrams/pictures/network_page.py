@@ -105,6 +105,12 @@ def _carry_note(block: Block) -> str:
         for node in nodes_of(step.body)
         if node.role is Role.DATA
     }
-    made_as = {step.name: step_tex(step) for step in block.steps}
-    pairs = (rf"${made_as[made]}\,\to\,{read[entry]}$" for made, entry in block.carried)
+    made_as = {
+        array: step_tex(step) + (rf"^{{({place + 1})}}" if place else "")
+        for step in block.steps
+        for place, array in enumerate(step.arrays)
+    }
+    pairs = (
+        rf"${made_as[made]}\,\to\,{read[entry]}$" for made, entry in block.carried if entry in read
+    )
     return f"next round: {',  '.join(pairs)}"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.layout.wording import plain_tex
-from rankscope.diagrams.network import Body, Step
+from rankscope.diagrams.network import Body, Box, Call, Step
 from rankscope.diagrams.parts import Node, Role
 from rankscope.diagrams.repeats import Block
 
@@ -34,9 +34,13 @@ def with_step_labels(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         shown = []
         for step in block.steps:
             shown.append(replace(step, body=_relabelled(step.body, labels)))
-            labels[step.name] = step_tex(step)
+            for place, array in enumerate(step.arrays):
+                mark = rf"^{{({place + 1})}}" if place else ""
+                labels[array] = step_tex(step) + mark
         for last, first in zip(block.repetitions[-1], block.steps, strict=True):
-            labels[last.name] = labels[first.name]
+            labels |= {
+                made: labels[shown] for made, shown in zip(last.arrays, first.arrays, strict=True)
+            }
         found.append(replace(block, repetitions=(tuple(shown), *block.repetitions[1:])))
     return tuple(found)
 
@@ -52,4 +56,6 @@ def _relabelled(body: Body, labels: Mapping[str, str]) -> Body:
 
     if isinstance(body, Diagram):
         return diagram(body)
+    if isinstance(body, Call | Box):
+        return replace(body, diagram=diagram(body.diagram))
     return replace(body, terms=tuple(replace(t, diagram=diagram(t.diagram)) for t in body.terms))

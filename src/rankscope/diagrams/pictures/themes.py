@@ -6,12 +6,23 @@ criteria 1.4.3 and 1.4.11); the tests compute it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankscope.diagrams.parts import IndexKind
 from rankscope.errors import LayoutError
 
-ROLE_STYLES = ("data", "parameter", "core", "constant", "result", "convolution")
+ROLE_STYLES = (
+    "data",
+    "parameter",
+    "core",
+    "buffer",
+    "constant",
+    "result",
+    "operation",
+    "opaque",
+    "module",
+    "convolution",
+)
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,8 @@ def _theme(name: str, palette: _Palette) -> Theme:
     dotted = (0.05, 2.4)
     accent = palette.accent
     shapes = {role: Paint(fill, stroke) for role, (fill, stroke, _) in palette.roles.items()}
+    # What cannot be looked into has a broken outline.
+    shapes["opaque"] = replace(shapes["opaque"], width=2.8, dash=(9.0, 4.0))
     shapes |= {
         "barrier": Paint(palette.tint, accent, 1.8, (7.0, 5.0)),
         "plate": Paint(None, palette.frame, 2.0, (0.1, 5.0)),
@@ -182,7 +195,11 @@ LIGHT = _theme(
             "data": ("#F1F5F9", "#334155", "#0F172A"),
             "parameter": ("#DBEAFE", "#1E40AF", "#172554"),
             "core": ("#FEF3C7", "#92400E", "#451A03"),
+            "buffer": ("#F0F9FF", "#0369A1", "#0C4A6E"),
             "constant": ("#FFFFFF", "#5B6B82", "#334155"),
+            "operation": ("#F0FDF4", "#166534", "#14532D"),
+            "opaque": ("#E2E8F0", "#0F172A", "#0F172A"),
+            "module": ("#EEF2FF", "#3730A3", "#1E1B4B"),
             "result": ("#FFFFFF", "#0F172A", "#0F172A"),
             "convolution": ("#FFFFFF", "#7E22CE", "#581C87"),
         },
@@ -205,7 +222,11 @@ DARK = _theme(
             "data": ("#1C2740", "#CBD5E1", "#F1F5F9"),
             "parameter": ("#1E3A5F", "#93C5FD", "#F1F5F9"),
             "core": ("#4A2F0B", "#FCD34D", "#FEF3C7"),
+            "buffer": ("#0C2A3F", "#7DD3FC", "#E0F2FE"),
             "constant": ("#0B1220", "#94A3B8", "#CBD5E1"),
+            "operation": ("#0F2A1A", "#86EFAC", "#DCFCE7"),
+            "opaque": ("#334155", "#F1F5F9", "#F8FAFC"),
+            "module": ("#23235A", "#A5B4FC", "#E0E7FF"),
             "result": ("#0B1220", "#F1F5F9", "#F1F5F9"),
             "convolution": ("#0B1220", "#D8B4FE", "#E9D5FF"),
         },

@@ -1,11 +1,18 @@
 """The arrays behind the nodes: their shapes, who reads them, and how many parameters they hold."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Drawable, as_network, diagrams_of, input_arrays
+from rankscope.diagrams.network import (
+    Call,
+    Drawable,
+    Step,
+    diagrams_of,
+    flattened,
+    input_arrays,
+)
 from rankscope.diagrams.parts import PARAMETER_ROLES, Node, Role
 from rankscope.diagrams.sizes import resolved_sizes
 from rankscope.errors import DiagramError, SizeError
@@ -38,16 +45,19 @@ class Array:
     Args:
         name: as in `Node.source`.
         is_input: data from the caller, rather than parameters.
-        is_integer: it holds the integers of a one-hot node.
+        is_integer: it holds the integers of a one-hot node; None if only calls read it, which
+            take any numbers.
         readers: the nodes that read it, in order.
         fan: entries that are summed when its first reader is contracted in its region.
+        is_parameter: some node reads it as a parameter, so that its entries are counted.
     """
 
     name: str
     is_input: bool
-    is_integer: bool
+    is_integer: bool | None
     readers: tuple[Reader, ...]
     fan: int
+    is_parameter: bool = False
 
     @property
     def whole(self) -> tuple[Reader, ...]:
@@ -68,7 +78,7 @@ class Array:
     def shape(self) -> tuple[int, ...]:
         """Its shape when nobody says otherwise: its first reader's, or a matrix of rows."""
         if not self.sliced:
-            return self.readers[0].shape
+            return self.readers[0].shape if self.readers else ()
         width = self.sliced[0].row_entries
         return (self.whole[0].entries // width if self.whole else self.num_rows, width)
 
@@ -90,26 +100,50 @@ def arrays_of(drawable: Drawable) -> tuple[Array, ...]:
         SizeError: if a size is missing, or two nodes that share an array differ in size.
         DiagramError: if a node can be given no values, or an array is used in two ways.
     """
-    inputs = input_arrays(drawable)
-    made = {step.name for step in as_network(drawable).steps}
+    network = flattened(drawable)
+    inputs = input_arrays(network)
+    made = {name for step in network.steps for name in step.arrays}
     found: dict[str, Array | None] = dict.fromkeys(inputs)
-    for diagram in diagrams_of(drawable):
+    for name, shape in zip(network.inputs, network.input_shapes, strict=False):
+        found[name] = Array(name, True, None, (Reader(name, None, shape),), 1)  # noqa: FBT003
+    for step in network.steps:
+        for array in _arrays_of_step(step, made):
+            found[array.name] = _joined(found.get(array.name), array)
+    # An input that nobody reads, and an array that is only given back, have any shape.
+    constants = {constant.name: constant.shape for constant in network.constants}
+    for name in (*inputs, *network.outputs):
+        if name not in made and found.get(name) is None:
+            readers = (Reader(name, None, constants[name]),) if name in constants else ()
+            found[name] = Array(name, name in inputs, None, readers, 1)
+    arrays = tuple(array for array in found.values() if array is not None)
+    for array in arrays:
+        _check_readers(array)
+    return arrays
+
+
+def _arrays_of_step(step: Step, made: Collection[str]) -> Iterator[Array]:
+    """The arrays that a step reads and no step makes, with this reader only."""
+    if isinstance(step.body, Call):
+        for reference in step.body.references:
+            node = step.body.diagram.node_by_name[reference.node]
+            is_input = node.role is Role.DATA
+            if not (is_input and node.source in made):
+                reader = Reader(node.name, None, reference.shape)
+                yield Array(node.source, is_input, None, (reader,), 1, node.role in PARAMETER_ROLES)
+        return
+    for diagram in diagrams_of(step.body):
         sizes = resolved_sizes(diagram)
         for node in _stored_nodes(diagram):
             if node.role is Role.DATA and node.source in made:
                 continue
-            array = Array(
+            yield Array(
                 node.source,
                 node.role is Role.DATA,
                 node.is_one_hot,
                 (reader_of(node, sizes),),
                 _fan(diagram, node, sizes),
+                node.role in PARAMETER_ROLES,
             )
-            found[node.source] = _joined(found.get(node.source), array)
-    arrays = tuple(array for array in found.values() if array is not None)
-    for array in arrays:
-        _check_readers(array)
-    return arrays
 
 
 def reader_of(node: Node, sizes: Mapping[str, int]) -> Reader:
@@ -140,7 +174,7 @@ def _stored_nodes(diagram: Diagram) -> Iterator[Node]:
                 f"Node {node.name!r} of diagram {diagram.name!r} is a {what}, which has no array "
                 "of numbers to read; give it the role data."
             )
-        if node.role is not Role.CONSTANT:
+        if node.role not in (Role.CONSTANT, Role.OPERATION):
             yield node
 
 
@@ -156,12 +190,17 @@ def _joined(earlier: Array | None, later: Array) -> Array:
         ("data", earlier.is_input, later.is_input),
         ("integers of a one-hot node", earlier.is_integer, later.is_integer),
     ):
-        if first != second:
+        if first != second and None not in (first, second):
             raise DiagramError(
                 f"Array {later.name!r} is read as {what} by only one of the nodes "
                 f"{earlier.readers[0].node!r} and {later.readers[0].node!r}; use two names."
             )
-    return replace(earlier, readers=earlier.readers + later.readers)
+    return replace(
+        earlier,
+        readers=earlier.readers + later.readers,
+        is_integer=later.is_integer if earlier.is_integer is None else earlier.is_integer,
+        is_parameter=earlier.is_parameter or later.is_parameter,
+    )
 
 
 def _check_readers(array: Array) -> None:

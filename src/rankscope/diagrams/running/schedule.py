@@ -1,16 +1,41 @@
 """A drawable as a straight line of operations on numbered values.
 
-This is what a contraction plan becomes before anything runs. Three readers share it: the
-module carries it out, the source writer prints it, and the cost counts what is alive.
+This is what a contraction plan becomes before anything is written or run: constants are folded,
+look-ups and convolutions are operations of their own. The cost counts what is alive along it,
+`fusing.py` joins operations that PyTorch has one call for, and `source.py` writes the rest down.
 Arrays are the values 0, 1, …; each operation makes one more, its `target`.
 """
 
+import keyword
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution
-from rankscope.diagrams.running.arrays import Array
+from rankscope.diagrams.network import Argument as NetworkArgument
+from rankscope.diagrams.network import (
+    Box,
+    Call,
+    Drawable,
+    Reference,
+    Step,
+    Sum,
+    Word,
+    flattened,
+)
+from rankscope.diagrams.network import Constant as NetworkConstant
+from rankscope.diagrams.parts import Convolution, Node, Role
+from rankscope.diagrams.plan import Contraction, RegionPlan
+from rankscope.diagrams.running.arrays import Array, arrays_of, reader_of
+from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.sizes import region_scale, resolved_sizes
+from rankscope.errors import DiagramError
+
+Indices = tuple[str, ...]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -19,7 +44,7 @@ class Operation:
 
     target: int
     sources: tuple[int, ...]
-    shape: tuple[int, ...]
+    shape: Shape
 
     @property
     def stored_entries(self) -> int | None:
@@ -54,10 +79,15 @@ class Fill(Operation):
 
 @dataclass(frozen=True)
 class Multiply(Operation):
-    """One or more operands: multiply along shared indices, sum those that `output` drops."""
+    """One or more operands: multiply along shared indices, sum those that `output` drops.
 
-    inputs: tuple[tuple[str, ...], ...]
-    output: tuple[str, ...]
+    With `has_bias`, one more source is added: it has the axes that the weight brings, and the
+    weight is the second operand.
+    """
+
+    inputs: tuple[Indices, ...]
+    output: Indices
+    has_bias: bool = False
 
     @property
     def stored_entries(self) -> int | None:
@@ -70,8 +100,8 @@ class Multiply(Operation):
 class Spread(Operation):
     """An operand times a constant tensor: sums, copies along new indices, and a factor."""
 
-    inputs: tuple[tuple[str, ...], ...]
-    output: tuple[str, ...]
+    inputs: tuple[Indices, ...]
+    output: Indices
     factor: float
 
     @property
@@ -85,20 +115,39 @@ class Spread(Operation):
 
 @dataclass(frozen=True)
 class Convolve(Operation):
-    """An operand with the inputs of convolutions, and one with their kernels."""
+    """An operand with the inputs of convolutions, and one with their kernels.
 
-    inputs: tuple[tuple[str, ...], ...]
-    output: tuple[str, ...]
+    With `has_bias`, one more source is added along the axes that the kernel brings.
+    """
+
+    inputs: tuple[Indices, ...]
+    output: Indices
     convolutions: tuple[Convolution, ...]
+    has_bias: bool = False
 
 
 @dataclass(frozen=True)
 class Pick(Operation):
     """Integers that choose along the index `along` of a table."""
 
-    inputs: tuple[tuple[str, ...], ...]
-    output: tuple[str, ...]
+    inputs: tuple[Indices, ...]
+    output: Indices
     along: str
+
+
+@dataclass(frozen=True)
+class Select(Operation):
+    """One entry of an operand along the index `along`, copied along indices it does not have."""
+
+    inputs: tuple[Indices, ...]
+    output: Indices
+    along: str
+    entry: int
+
+    @property
+    def stored_entries(self) -> int | None:
+        """It only looks at its operand."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -118,10 +167,13 @@ class Mask(Operation):
 
 @dataclass(frozen=True)
 class Apply(Operation):
-    """A region's function; `over` are the positions it normalizes."""
+    """A region's function; `over` are the positions it normalizes.
+
+    Sources after the first are a weight, then a bias, of a normalization over the last positions.
+    """
 
     function: Function
-    over: tuple[int, ...]
+    over: Shape
 
 
 @dataclass(frozen=True)
@@ -132,6 +184,78 @@ class Add(Operation):
 
 
 @dataclass(frozen=True)
+class Attend(Operation):
+    """Softmax attention of queries, keys and values: two batch axes, positions, features."""
+
+    scale: float
+    is_causal: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """An argument that is a tensor: its place among the sources of a call."""
+
+    place: int
+
+
+# What a call may be given: tensors, names of PyTorch, plain values, and tuples of them.
+Argument = Source | Word | bool | int | float | str | None | tuple["Argument", ...]
+
+OPERATOR = re.compile(r"torch\.ops(\.(?!__)[A-Za-z_][A-Za-z0-9_]*){2,3}")
+# Operators that open files; what `torch.ops` itself can do is not in a namespace of operators.
+FORBIDDEN = re.compile(r"torch\.ops\.(aten\.(save|from_file)|load_library|import_module)\b.*")
+
+
+@dataclass(frozen=True)
+class Invoke(Operation):
+    """An operator of PyTorch that is no contraction.
+
+    Args:
+        function: its full name, `torch.ops.…`.
+        arguments: by name, in order.
+        others: shapes of the results after the first, if it returns several; each is then taken
+            by an `Item`.
+
+    Raises:
+        DiagramError: if the function is no operator or opens files, or an argument's name is no
+            word.
+    """
+
+    function: str
+    arguments: tuple[tuple[str, Argument], ...]
+    others: tuple[Shape, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not OPERATOR.fullmatch(self.function) or FORBIDDEN.fullmatch(self.function):
+            raise DiagramError(
+                "A network may call operators torch.ops.NAMESPACE.NAME.OVERLOAD that open no "
+                f"files, got {self.function!r}."
+            )
+        for name, _ in self.arguments:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or keyword.iskeyword(name):
+                raise DiagramError(
+                    f"Arguments of {self.function} must be named by words, got {name!r}."
+                )
+
+    @property
+    def stored_entries(self) -> int | None:
+        """All its results together."""
+        return sum(math.prod(shape) for shape in (self.shape, *(self.others or ())))
+
+
+@dataclass(frozen=True)
+class Item(Operation):
+    """One of several results of a call."""
+
+    place: int
+
+    @property
+    def stored_entries(self) -> int | None:
+        """The call stores them."""
+        return None
+
+
+@dataclass(frozen=True)
 class Schedule:
     """Operations in order.
 
@@ -139,31 +263,315 @@ class Schedule:
         arrays: inputs, then parameters.
         operations: what to do; a target is never written twice.
         labels: a name for every value, for people.
-        last_uses: after each operation, the values that nobody needs any more.
-        result: the value to return.
+        results: the values to return.
+        constants: arrays whose numbers are known.
     """
 
     name: str
     arrays: tuple[Array, ...]
     operations: tuple[Operation, ...]
     labels: tuple[str, ...]
-    last_uses: tuple[tuple[int, ...], ...]
-    result: int
+    results: tuple[int, ...]
+    constants: tuple[NetworkConstant, ...] = ()
 
     @property
-    def num_values(self) -> int:
-        """Arrays and results together."""
-        return len(self.arrays) + len(self.operations)
+    def inputs(self) -> tuple[Array, ...]:
+        """The arrays that are given by the caller."""
+        return tuple(array for array in self.arrays if array.is_input)
 
     @property
-    def num_inputs(self) -> int:
-        """How many of the arrays are given by the caller."""
-        return sum(array.is_input for array in self.arrays)
+    def stored(self) -> tuple[Array, ...]:
+        """The arrays that belong to a module: parameters, and what is kept beside them."""
+        return tuple(array for array in self.arrays if not array.is_input)
 
     @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """Shape of every value; for arrays, the one they have unless another was given."""
         return (
             *(array.shape for array in self.arrays),
             *(operation.shape for operation in self.operations),
         )
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor whose entries are all equal; it costs nothing until somebody needs its entries."""
+
+    value: float
+    is_integer: bool = False
+
+
+Value = int | Constant
+
+
+def schedule(drawable: Drawable, method: Method = AUTOMATIC) -> Schedule:
+    """Plan every diagram of a drawable and put the moves in one line.
+
+    Raises:
+        SizeError: if sizes are missing or contradict each other.
+        DiagramError: if a node can be given no values.
+        ContractionError: if a region cannot be contracted.
+    """
+    writer = _Writer(drawable, method)
+    network = flattened(drawable)
+    for step in network.steps:
+        writer.step(step)
+    results = tuple(
+        writer.made[name] if name in writer.made else writer.places[name]
+        for name in network.results
+    )
+    return Schedule(
+        drawable.name,
+        writer.arrays,
+        tuple(writer.operations),
+        tuple(writer.labels),
+        results,
+        network.constants,
+    )
+
+
+class _Writer:
+    """The lines written so far, and where values are found."""
+
+    def __init__(self, drawable: Drawable, method: Method) -> None:
+        self.method = method
+        self.arrays = arrays_of(drawable)
+        self.operations: list[Operation] = []
+        self.labels = [array.name for array in self.arrays]
+        self.made: dict[str, int] = {}
+        self.places = {array.name: place for place, array in enumerate(self.arrays)}
+        # Where a constant takes its precision from when it has no neighbour: parameters, or data.
+        learned = [place for place, array in enumerate(self.arrays) if not array.is_input]
+        given = [place for place, array in enumerate(self.arrays) if not array.is_integer]
+        self.like = tuple((*learned, *given)[:1])
+        self.views: dict[tuple[int, tuple[int, int] | None, Shape], int] = {}
+
+    @property
+    def next(self) -> int:
+        """Number of the next value."""
+        return len(self.labels)
+
+    def write(self, operation: Operation, label: str) -> int:
+        """Add a line."""
+        self.operations.append(operation)
+        self.labels.append(label)
+        return operation.target
+
+    def step(self, step: Step) -> None:
+        """All lines of a step."""
+        if isinstance(step.body, Call):
+            for name, value in zip(step.arrays, self.call(step.body, step.name), strict=True):
+                self.made[name] = value
+        else:
+            assert not isinstance(step.body, Box), "boxes are opened first"
+            self.made[step.name] = self.body(step.body, step.name)
+
+    def call(self, call: Call, label: str) -> list[int]:
+        """The lines of a call: what it takes in the shapes it wants, and what it makes."""
+        sources: list[int] = []
+
+        def argument(value: NetworkArgument) -> Argument:
+            if isinstance(value, tuple):
+                return tuple(argument(each) for each in value)
+            if not isinstance(value, Reference):
+                return value
+            node = call.diagram.node_by_name[value.node]
+            sources.append(self.view(node, None, value.shape))
+            return Source(len(sources) - 1)
+
+        arguments = tuple((name, argument(value)) for name, value in call.arguments)
+        first, *others = call.shapes
+        many = tuple(others) if others else None
+        made = self.write(
+            Invoke(self.next, tuple(sources), first, call.function, arguments, many), label
+        )
+        if not others:
+            return [made]
+        return [
+            self.write(Item(self.next, (made,), shape, place), f"{label} {place}")
+            for place, shape in enumerate(call.shapes)
+        ]
+
+    def body(self, body: Diagram | Sum, label: str) -> int:
+        """All lines of a diagram or of a sum."""
+        if not isinstance(body, Sum):
+            return _DiagramWriter(self, body).write(label)
+        first = body.terms[0]
+        total = _DiagramWriter(self, first.diagram).write(f"{label} 0")
+        pending = float(first.coefficient)
+        sizes = resolved_sizes(first.diagram)
+        shape = tuple(sizes[leg] for leg in first.diagram.output)
+        # Each term is added as soon as it is there, so that no more than two are ever kept.
+        for place, term in enumerate(body.terms[1:], start=1):
+            value = _DiagramWriter(self, term.diagram).write(f"{label} {place}")
+            coefficients = (pending, float(term.coefficient))
+            total = self.write(Add(self.next, (total, value), shape, coefficients), label)
+            pending = 1.0
+        if pending == 1.0:
+            return total
+        return self.write(Add(self.next, (total,), shape, (pending,)), label)
+
+    def read(self, node: Node, sizes: Mapping[str, int]) -> int:
+        """The line in which a node reads its array, or an earlier line that does just that."""
+        reader = reader_of(node, sizes)
+        return self.view(node, reader.rows, reader.shape)
+
+    def view(self, node: Node, rows: tuple[int, int] | None, shape: Shape) -> int:
+        """The line in which a node's array is looked at in a shape, or an earlier one."""
+        is_made = node.role is Role.DATA and node.source in self.made
+        source = self.made[node.source] if is_made else self.places[node.source]
+        key = (source, rows, shape)
+        if key not in self.views:
+            self.views[key] = self.write(Read(self.next, (source,), shape, rows), node.name)
+        return self.views[key]
+
+
+class _DiagramWriter:
+    """The lines of one diagram."""
+
+    def __init__(self, writer: _Writer, diagram: Diagram) -> None:
+        self.writer, self.diagram = writer, diagram
+        self.sizes = resolved_sizes(diagram)
+        self.values: dict[str, Value] = {}
+
+    def write(self, label: str) -> int:
+        for region in plan_contraction(self.diagram, self.writer.method).regions:
+            finished = self.region(region, label)
+        return finished
+
+    def region(self, plan: RegionPlan, label: str) -> int:
+        held = {
+            name: self.values[name] if name in self.values else self.node(name)
+            for name in plan.operands
+        }
+        value = held[plan.operands[0]]
+        for move in plan.contractions:
+            name = plan.region or label
+            is_last = move is plan.contractions[-1]
+            value = held[move.result] = self.move(move, held, name if is_last else move.result)
+        legs = self.diagram.structure.legs[plan.region]
+        finished = self.filled(value, legs, (), plan.region or label)
+        if plan.region is not None:
+            finished = self.finish(plan.region, finished, legs)
+            self.values[plan.region] = finished
+        return finished
+
+    def node(self, name: str) -> Value:
+        node = self.diagram.node_by_name[name]
+        if node.role is not Role.CONSTANT:
+            return self.writer.read(node, self.sizes)
+        count = self.sizes[node.indices[-1]] if node.is_one_hot else 0
+        if node.is_one_hot and node.fill not in range(count):
+            raise DiagramError(
+                f"Constant one-hot node {name!r} picks entry {node.fill} along index "
+                f"{node.indices[-1]!r}, which must be one of 0, …, {count - 1}."
+            )
+        return Constant(float(node.fill), node.is_one_hot)
+
+    def move(self, move: Contraction, held: Mapping[str, Value], label: str) -> Value:
+        operands = [held[name] for name in move.operands]
+        if move.is_lookup:
+            return self.pick(move, operands, label)
+        if move.convolutions:
+            return self.convolve(move, operands, label)
+        constants = [value for value in operands if isinstance(value, Constant)]
+        if constants:
+            return self.spread(move, operands, label)
+        sources = tuple(value for value in operands if isinstance(value, int))
+        shape = self.shape(move.output)
+        return self.writer.write(
+            Multiply(self.writer.next, sources, shape, move.inputs, move.output), label
+        )
+
+    def spread(self, move: Contraction, operands: list[Value], label: str) -> Value:
+        """A product with constants: the factor is their values times all that only they sum."""
+        factor = math.prod(value.value for value in operands if isinstance(value, Constant))
+        others = [place for place, value in enumerate(operands) if isinstance(value, int)]
+        kept = {*move.output, *(index for place in others for index in move.inputs[place])}
+        summed = dict.fromkeys(index for one in move.inputs for index in one if index not in kept)
+        factor *= math.prod(self.sizes[index] for index in summed)
+        if not others:
+            return Constant(factor)
+        source = operands[others[0]]
+        assert isinstance(source, int)
+        return self.writer.write(
+            Spread(
+                self.writer.next,
+                (source,),
+                self.shape(move.output),
+                (move.inputs[others[0]],),
+                move.output,
+                factor,
+            ),
+            label,
+        )
+
+    def pick(self, move: Contraction, operands: list[Value], label: str) -> Value:
+        integers, table = operands
+        if isinstance(table, Constant):
+            return Constant(table.value)
+        along, shape = move.inputs[0][-1], self.shape(move.output)
+        if isinstance(integers, Constant) and integers.is_integer:
+            entry = int(integers.value)
+            return self.writer.write(
+                Select(
+                    self.writer.next, (table,), shape, (move.inputs[1],), move.output, along, entry
+                ),
+                label,
+            )
+        chosen = self.filled(integers, move.inputs[0][:-1], (table,), move.operands[0])
+        return self.writer.write(
+            Pick(
+                self.writer.next,
+                (chosen, table),
+                shape,
+                (move.inputs[0][:-1], move.inputs[1]),
+                move.output,
+                along,
+            ),
+            label,
+        )
+
+    def convolve(self, move: Contraction, operands: list[Value], label: str) -> int:
+        parts = tuple(self.diagram.convolution_by_name[name] for name in move.convolutions)
+        # The operand with the inputs comes first, as in F.conv2d(input, weight).
+        first = 0 if parts[0].input in move.inputs[0] else 1
+        order = (first, 1 - first)
+        like = tuple(value for value in operands if isinstance(value, int))[:1]
+        sources = tuple(
+            self.filled(operands[place], move.inputs[place], like, move.operands[place])
+            for place in order
+        )
+        inputs = tuple(move.inputs[place] for place in order)
+        return self.writer.write(
+            Convolve(
+                self.writer.next, sources, self.shape(move.output), inputs, move.output, parts
+            ),
+            label,
+        )
+
+    def filled(self, value: Value, indices: Indices, like: tuple[int, ...], label: str) -> int:
+        """A value as numbers; constants are spelled out only here."""
+        if isinstance(value, int):
+            return value
+        like = like or self.writer.like
+        fill = Fill(self.writer.next, like, self.shape(indices), value.value, value.is_integer)
+        return self.writer.write(fill, label)
+
+    def finish(self, name: str, value: int, legs: Indices) -> int:
+        """Scale, mask, function: a line each, so that no more than two of them are ever alive."""
+        region, shape = self.diagram.region_by_name[name], self.shape(legs)
+        scale = region_scale(self.diagram, name, self.sizes)
+        if scale != 1.0:
+            value = self.writer.write(Scale(self.writer.next, (value,), shape, scale), name)
+        if region.causal is not None:
+            query, key = (legs.index(leg) for leg in region.causal)
+            value = self.writer.write(Mask(self.writer.next, (value,), shape, query, key), name)
+        if region.function.name != "identity":
+            over = tuple(sorted(legs.index(leg) for leg in region.over))
+            apply = Apply(self.writer.next, (value,), shape, region.function, over)
+            value = self.writer.write(apply, name)
+        return value
+
+    def shape(self, indices: Indices) -> Shape:
+        return tuple(self.sizes[index] for index in indices)

@@ -31,7 +31,7 @@ from rankscope.constructions.topic import Topic, TopicResult, in_lecture, recall
 from rankscope.decompositions.interval import cp_rank
 from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.families import build_family
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 
 # Topics: normalizations, softmax, tensor products.
 

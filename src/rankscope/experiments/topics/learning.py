@@ -44,7 +44,7 @@ from rankscope.constructions.weight_sharing import (
 )
 from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.reading import from_module
+from rankscope.reading import from_module
 from rankscope.experiments.teaching_training import (
     NOISE,
     REGULARIZERS,

@@ -1,0 +1,24 @@
+import keyword
+
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from rankscope.diagrams.source import MODULE_ATTRIBUTES, identifiers
+
+
+@given(st.lists(st.text(max_size=6), unique=True, max_size=12))
+def test_identifiers_are_different_words_that_nothing_else_uses(names: list[str]) -> None:
+    found = identifiers(names, taken=["weight"])
+    assert list(found) == names
+    assert len({*found.values(), "weight"}) == len(found) + 1
+    for word in found.values():
+        assert word.isidentifier()
+        assert word.isascii()
+        assert not keyword.iskeyword(word)
+        assert not hasattr(nn.Module(), word)
+
+
+def test_the_list_of_attributes_covers_the_installed_pytorch() -> None:
+    listed = MODULE_ATTRIBUTES.split()
+    assert [name for name in dir(nn.Module()) if name[0] != "_" and name not in listed] == []

@@ -1,0 +1,163 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankscope.diagrams.network import Network, diagrams_of
+from rankscope.diagrams.parts import IndexKind
+from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
+
+Check = Callable[..., Network]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("shape", [(5, 3, 8), (5, 8)])
+def test_self_attention_equals_that_of_pytorch(
+    bias: bool, batch_first: bool, shape: tuple[int, ...], assert_reads: Check
+) -> None:
+    assert_reads(nn.MultiheadAttention(8, 2, bias=bias, batch_first=batch_first), shape)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_cross_attention_with_features_of_three_sizes(bias: bool, assert_reads: Check) -> None:
+    layer = nn.MultiheadAttention(8, 2, bias=bias, batch_first=True, kdim=5, vdim=7)
+    assert_reads(layer, (3, 4, 8), (3, 6, 5), (3, 6, 7))
+    assert_reads(nn.MultiheadAttention(8, 2, bias=bias), (4, 3, 8), (6, 3, 8))
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_one_head_and_heads_of_one_feature_have_no_index_for_them(
+    heads: int, assert_reads: Check
+) -> None:
+    network = assert_reads(nn.MultiheadAttention(4, heads, bias=False), (5, 4))
+    (diagram,) = diagrams_of(network)
+    kinds = [index.kind for index in diagram.indices]
+    assert (IndexKind.HEAD in kinds) == (heads > 1)
+    assert diagram.regions[0].scale == ("D**-0.5" if heads == 1 else None)
+
+
+def test_attention_without_biases_is_one_picture_with_the_input_three_times() -> None:
+    (diagram,) = diagrams_of(from_module(nn.MultiheadAttention(8, 2, bias=False), (5, 8)))
+    assert [node.source for node in diagram.nodes] == [
+        "query",
+        "in_proj_weight",
+        "in_proj_weight",
+        "query",
+        "in_proj_weight",
+        "query",
+        "out_proj.weight",
+    ]
+    rows = [node.rows for node in diagram.nodes if node.source == "in_proj_weight"]
+    assert rows == [(0, 8), (8, 16), (16, 24)]
+    (region,) = diagram.regions
+    assert (region.over, region.scale) == (("m",), "D**-0.5")
+
+
+def test_attention_with_biases_has_steps_for_queries_keys_and_values() -> None:
+    network = from_module(nn.MultiheadAttention(8, 2), (5, 8))
+    assert [(step.name, step.label) for step in network.steps] == [
+        ("multiheadattention.query", r"\mathbf{Q}"),
+        ("multiheadattention.key", r"\mathbf{K}"),
+        ("multiheadattention.value", r"\mathbf{V}"),
+        ("multiheadattention", r"\mathbf{X}_{1}"),
+    ]
+
+
+class Masked(nn.Module):
+    def __init__(self, mask: Tensor | None, **options: bool) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True, bias=False)
+        self.mask, self.options = mask, options
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, _ = self.attention(x, x, x, attn_mask=self.mask, **self.options)
+        return out + x  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.ones(5, 5, dtype=torch.bool).triu(1),
+        nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64),
+    ],
+    ids=["booleans", "numbers"],
+)
+def test_a_causal_mask_is_recognized(mask: Tensor, assert_reads: Check) -> None:
+    network = assert_reads(Masked(mask, need_weights=False), (2, 5, 8))
+    causal = [region.causal for diagram in diagrams_of(network) for region in diagram.regions]
+    assert causal == [("n", "m")]
+
+
+def test_a_mask_that_hides_nothing_is_no_mask(assert_reads: Check) -> None:
+    network = assert_reads(Masked(torch.zeros(5, 5, dtype=torch.bool)), (2, 5, 8))
+    causal = [region.causal for diagram in diagrams_of(network) for region in diagram.regions]
+    assert causal == [None]
+
+
+class Dot(nn.Module):
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(query, key, value, **self.options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "shapes"),
+    [
+        ({}, [(5, 3), (6, 3), (6, 2)]),
+        ({"scale": 0.3}, [(2, 4, 5, 3), (2, 4, 6, 3), (2, 4, 6, 2)]),
+        ({"is_causal": True}, [(2, 5, 3), (2, 4, 3), (2, 4, 3)]),
+        ({"enable_gqa": True}, [(2, 6, 5, 3), (2, 2, 4, 3), (2, 2, 4, 3)]),
+        ({"attn_mask": torch.ones(5, 5, dtype=torch.bool).tril()}, [(2, 5, 3)] * 3),
+    ],
+    ids=str,
+)
+def test_the_dot_product_of_pytorch_is_read(
+    options: dict[str, object], shapes: list[tuple[int, ...]], assert_reads: Check
+) -> None:
+    assert_reads(Dot(**options), *shapes)
+
+
+class Padded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.attention(x, x, x, key_padding_mask=mask)[0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("layer", "shapes", "message"),
+    [
+        (nn.MultiheadAttention(8, 2, dropout=0.1), [(5, 8)], "dropout=0.1 is random in training"),
+        (nn.MultiheadAttention(8, 2, add_bias_kv=True), [(5, 8)], "add_bias_kv and add_zero_attn"),
+        (nn.MultiheadAttention(8, 2, add_zero_attn=True), [(5, 8)], "lengthen the sequence"),
+        (Padded(), [(5, 2, 8), (2, 5)], "key_padding_mask depends on the data"),
+        (Masked(torch.ones(5, 5).triu(1).bool().T), [(2, 5, 8)], "only when it is the causal mask"),
+        (Masked(torch.ones(3, 5).triu(1).bool()), [(2, 5, 8)], "only when it is the causal mask"),
+        (Dot(attn_mask=torch.ones(5, 5).bool()), [(5, 3)] * 3, "only when it is the causal mask"),
+        (Dot(dropout_p=0.1), [(5, 3)] * 3, "dropout_p > 0 is random"),
+    ],
+    ids=str,
+)
+def test_what_is_random_or_depends_on_the_data_is_refused(
+    layer: nn.Module, shapes: list[tuple[int, ...]], message: str
+) -> None:
+    with pytest.raises(UnsupportedModuleError, match=message):
+        from_module(layer, *shapes)
+
+
+def test_other_sizes_are_refused() -> None:
+    with pytest.raises(SizeError, match=r"wants 2 or 3 axes, got query of shape \(8,\)"):
+        from_module(nn.MultiheadAttention(8, 2), (8,))
+    with pytest.raises(SizeError, match="two sizes: 6 in 'Xq' and 8 in 'WQ'"):
+        from_module(nn.MultiheadAttention(8, 2, bias=False), (5, 6))
+    with pytest.raises(SizeError, match="4 query heads cannot share 3 key heads evenly"):
+        from_module(Dot(enable_gqa=True), (4, 5, 3), (3, 5, 3), (3, 5, 3))

@@ -1,0 +1,199 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations
+
+from rankscope.diagrams.network import Network
+from rankscope.errors import SizeError, UnsupportedModuleError
+from rankscope.reading import from_module
+
+Check = Callable[..., Network]
+
+
+@fx.wrap
+def add(x: Tensor) -> Tensor:
+    return x - 1
+
+
+class Wrapped(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return add(x)
+
+
+class Branch(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+
+class Loop(nn.Module):
+    """Control flow over shapes is ordinary Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.scale = nn.ParameterList([nn.Parameter(torch.ones(4))])
+
+    def forward(self, x: Tensor, depth: int | None = None) -> Tensor:
+        assert x.ndim == 2
+        batch, _ = x.shape
+        for layer in self.layers[:depth]:
+            x = layer(x) if batch > 1 else x
+            x = x / x.size(0) * self.scale[0]
+        return x
+
+
+class OwnLinear(nn.Linear):
+    """A subclass with a forward of its own is traced, not taken for its parent."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.linear(input, self.weight * 2, self.bias)
+
+
+class KeptLinear(nn.Linear):
+    """A subclass that keeps its parent's forward is read as its parent."""
+
+
+class InPlace(nn.Module):
+    """Whatever changes in place changes for everyone who holds the tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu, self.drop = nn.ReLU(inplace=True), nn.Dropout()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2 + 1
+        same: Tensor = self.drop(y)
+        y += x
+        other = y.clone()
+        other -= 3
+        other *= y
+        other /= 2
+        self.relu(other)
+        z = y - 1
+        F.relu(z, True)
+        z.tanh_()
+        twice = x * 2
+        twice += z
+        return same * y + other * z - x * twice
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (Loop(), (2, 4)),
+        (Loop(), (1, 4)),
+        (OwnLinear(4, 3), (2, 4)),
+        (nn.Sequential(KeptLinear(4, 3)), (2, 4)),
+        (InPlace(), (2, 3)),
+    ],
+    ids=str,
+)
+def test_ordinary_python_is_traced(
+    module: nn.Module, shape: tuple[int, ...], assert_reads: Check
+) -> None:
+    assert_reads(module, shape)
+
+
+class Aliased(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2 + 1
+        view = y.view(-1)
+        y.relu_()
+        return view
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool, self.recurrent = nn.MaxPool1d(2), nn.LSTM(4, 4)
+        self.norm, self.loss = nn.BatchNorm1d(2), nn.MSELoss()
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, _ = self.recurrent(x)
+        return self.norm(self.pool(x)) + hidden.reshape(hidden.shape[0])  # type: ignore[no-any-return]
+
+
+class Truth(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(x.sum())
+
+
+class Assigning(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x[0] = 1.0
+        return x
+
+
+class Named(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"x": x}
+
+
+class Pair(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
+class Empty(nn.Module):
+    """Has no forward at all."""
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = parametrizations.weight_norm(nn.Linear(4, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Wrapped(), r"\(add\): only functions of PyTorch are read"),
+        (Branch(), r"\(gt\): this function has no diagram; .*Branch\): its control flow depends"),
+        (Truth(), r"cannot run Truth.forward on shapes alone: float\(\) argument"),
+        (Assigning(), "cannot run Assigning.forward on shapes alone: .* item assignment"),
+        (Empty(), "cannot run Empty.forward on shapes alone: .* required .forward. function"),
+        (Aliased(), "relu changes in place a tensor that is also seen in another shape"),
+        (Named(), "Named returns no tensor, wanted one tensor"),
+        (Pair(), "Pair returns 2 values, wanted one tensor"),
+        (Normed(), r"layer \(ParametrizedLinear\): its weights are computed by a parametrization"),
+        (nn.Sequential(nn.PReLU()), r"0 \(PReLU\): this class of module is not known"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Mish()), r"1 \(Mish\): this class of module"),
+        (nn.LSTM(4, 4), r"LSTM: the module \(LSTM\): a recurrence over time is not drawn"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_traced_is_refused_with_the_reason(module: nn.Module, message: str) -> None:
+    with pytest.raises(UnsupportedModuleError, match=message):
+        from_module(module, (3, 4))
+
+
+def test_all_problems_are_told_at_once_and_unused_modules_are_none() -> None:
+    """Reading goes on after a problem; here until the shape of what was not read is needed."""
+    with pytest.raises(UnsupportedModuleError) as told:
+        from_module(Net(), (2, 3, 4))
+    assert str(told.value) == (
+        "from_module cannot read Net: recurrent (LSTM): a recurrence over time is not drawn; "
+        "write its steps out; pool (MaxPool1d): a maximum is not a contraction; use average "
+        "pooling; norm (BatchNorm1d): in training mode it mixes the examples of a batch; call "
+        "module.eval()."
+    )
+
+
+def test_a_size_error_names_the_layer() -> None:
+    module = Loop()
+    module.layers[1] = nn.Linear(5, 4)
+    with pytest.raises(SizeError, match=r"layers.1: Axis '1' has two sizes: 4 in 'X' and 5 in 'W'"):
+        from_module(module, (2, 4))
+
+
+def test_the_module_is_left_as_it_was() -> None:
+    module = Loop()
+    before = (dict(module.__dict__), list(module.state_dict()), module.training)
+    from_module(module, (2, 4))
+    assert (dict(module.__dict__), list(module.state_dict()), module.training) == before

@@ -1,0 +1,221 @@
+"""Models of other libraries with random weights, small where they allow it.
+
+The page docs/models.md is made from them, and a slow test reads some.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+# The wheel of torchvision here lacks its compiled operators, which it names when imported.
+_LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
+for _name in ("nms", "qnms"):
+    # Another wheel has them already.
+    with suppress(RuntimeError):
+        _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to read: where it comes from, how it is made, and what it is given."""
+
+    source: str
+    name: str
+    make: Callable[[], nn.Module]
+    example: Any
+
+    def build(self) -> nn.Module:
+        """The model in inference mode, with random weights where they would all be zero."""
+        torch.manual_seed(0)
+        model = self.make().eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if not parameter.any():
+                    parameter.normal_(std=0.02)
+        return model
+
+
+TORCHVISION = (
+    "resnet18",
+    "resnet50",
+    "mobilenet_v3_small",
+    "efficientnet_b0",
+    "convnext_tiny",
+    "densenet121",
+    "squeezenet1_1",
+    "googlenet",
+    "shufflenet_v2_x1_0",
+    "vit_b_16",
+    "swin_t",
+    "regnet_y_400mf",
+    "vgg11",
+    "maxvit_t",
+)
+TIMM = {
+    "resnet26": {},
+    "deit_tiny_patch16_224": {},
+    "eva02_tiny_patch14_224": {},
+    "mixer_s32_224": {},
+    "convnextv2_atto": {},
+    "efficientformer_l1": {},
+    "mobilevit_xxs": {},
+    "edgenext_xx_small": {},
+    "levit_128s": {},
+    "poolformer_s12": {},
+    "hiera_tiny_224": {},
+}
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 200,
+}
+
+
+def _torchvision(name: str) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        import torchvision
+
+        options: dict[str, Any] = {"weights": None}
+        if name == "googlenet":
+            options |= {"init_weights": False, "aux_logits": False}
+        model: nn.Module = torchvision.models.get_model(name, **options)
+        return model
+
+    return make
+
+
+def _timm(name: str, options: dict[str, Any]) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        import timm
+
+        model: nn.Module = timm.create_model(name, pretrained=False, **options)
+        return model
+
+    return make
+
+
+def _transformers(model: str, config: str, **options: Any) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        import transformers
+
+        settings = getattr(transformers, config)(**options)
+        settings.use_cache = False
+        made: nn.Module = getattr(transformers, model)(settings)
+        return made
+
+    return make
+
+
+def _tokens(length: int = 12) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return {"input_ids": torch.randint(3, 200, (2, length), generator=generator)}
+
+
+def _transformers_models() -> Iterator[Model]:
+    decoder = SMALL | {"num_key_value_heads": 2, "head_dim": 16}
+    gpt = {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 200, "n_positions": 64}
+    texts = {
+        "Llama": ("LlamaForCausalLM", "LlamaConfig", decoder),
+        "Mistral": ("MistralForCausalLM", "MistralConfig", decoder | {"sliding_window": 8}),
+        "Qwen3": ("Qwen3ForCausalLM", "Qwen3Config", decoder),
+        "GPT-2": ("GPT2LMHeadModel", "GPT2Config", gpt),
+        "GPT-NeoX": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SMALL),
+        "Gemma-2": ("Gemma2ForCausalLM", "Gemma2Config", decoder | {"sliding_window": 8}),
+        "Phi": ("PhiForCausalLM", "PhiConfig", SMALL),
+        "OPT": (
+            "OPTForCausalLM",
+            "OPTConfig",
+            SMALL | {"ffn_dim": 128, "word_embed_proj_dim": 64, "max_position_embeddings": 64},
+        ),
+        "BERT": ("BertModel", "BertConfig", SMALL),
+        "RoBERTa": ("RobertaModel", "RobertaConfig", SMALL),
+        "DistilBERT": (
+            "DistilBertModel",
+            "DistilBertConfig",
+            {"dim": 64, "hidden_dim": 128, "n_layers": 2, "n_heads": 4, "vocab_size": 200},
+        ),
+        "T5 encoder": (
+            "T5EncoderModel",
+            "T5Config",
+            {
+                "d_model": 64,
+                "d_kv": 16,
+                "d_ff": 128,
+                "num_layers": 2,
+                "num_heads": 4,
+                "vocab_size": 200,
+            },
+        ),
+    }
+    for name, (model, config, options) in texts.items():
+        yield Model("transformers", name, _transformers(model, config, **options), _tokens())
+    image = {**SMALL, "image_size": 32, "patch_size": 8}
+    image.pop("vocab_size")
+    pixels = {"pixel_values": torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))}
+    yield Model("transformers", "ViT", _transformers("ViTModel", "ViTConfig", **image), pixels)
+    yield Model(
+        "transformers",
+        "CLIP vision",
+        _transformers("CLIPVisionModel", "CLIPVisionConfig", **image),
+        pixels,
+    )
+    mamba = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 200, "state_size": 8}
+    yield Model(
+        "transformers",
+        "Mamba",
+        _transformers("MambaForCausalLM", "MambaConfig", **mamba),
+        _tokens(8),
+    )
+
+
+def models() -> tuple[Model, ...]:
+    """All forty, in the order of the page."""
+    image = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(1))
+    return (
+        *(Model("torchvision", name, _torchvision(name), image) for name in TORCHVISION),
+        *(Model("timm", name, _timm(name, options), image) for name, options in TIMM.items()),
+        *_transformers_models(),
+    )
+
+
+def built_in() -> tuple[Model, ...]:
+    """The networks that come with the package."""
+    from rankscope.architectures.models.catalogue import BUILT_IN
+
+    generator = torch.Generator().manual_seed(1)
+    image = torch.rand(2, 3, 32, 32, generator=generator)
+    words = torch.randint(1, 60, (2, 16), generator=generator)
+    grey = torch.rand(2, 1, 8, 8, generator=generator)
+    letters = torch.randint(1, 25, (2, 6), generator=generator)
+    examples = {
+        "digits": grey,
+        "cp-digits": grey,
+        "letter-to-phoneme": letters,
+        **dict.fromkeys(
+            ("transformer", "small-gpt", "lstm-language-model", "bert-encoder", "minilm"), words
+        ),
+    }
+    return (
+        *(
+            Model("rankscope", name, make, examples.get(name, image))
+            for name, make in BUILT_IN.items()
+        ),
+        *_lipschitz(image),
+    )
+
+
+def _lipschitz(image: torch.Tensor) -> Iterator[Model]:
+    from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
+    from rankscope.architectures.lipschitz.resnet9 import ResNet9
+
+    def network(kind: type[nn.Module], *settings: Any, **options: Any) -> Callable[[], nn.Module]:
+        return lambda: kind(*settings, **options)
+
+    yield Model("rankscope", "lip-convnet-5", network(LipConvNet, 5, width=8), image)
+    yield Model("rankscope", "lipschitz-resnet9", network(ResNet9, width=8), image)
