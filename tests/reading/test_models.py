@@ -1,0 +1,174 @@
+"""Whole models: read, drawn, priced, stored, and run again."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from rankscope.diagrams.cost import cost
+from rankscope.diagrams.describe import describe
+from rankscope.diagrams.drawing import draw
+from rankscope.diagrams.module import to_module
+from rankscope.diagrams.network import Box, Call, Network, flattened
+from rankscope.diagrams.repeats import collapse
+from rankscope.diagrams.serialization import from_dict, to_dict
+from rankscope.diagrams.source import to_source
+from rankscope.errors import SizeError
+from rankscope.reading import from_module, module_arrays
+
+sys.path.insert(0, str(Path(__file__).parent))
+import zoo
+
+
+class Several(nn.Module):
+    """Several outputs in a structure, a constant made on the way, an operator without a rule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, scale: Tensor) -> dict[str, Any]:
+        table = torch.arange(4.0) / 3
+        values, places = torch.topk(self.linear(x) + table, 2)
+        parts = torch.cat([x[:, ::2], values * scale], 1)
+        return {"parts": (parts, None), "places": places, "given": x, "count": 3}
+
+
+class Pooled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+        self.head = nn.Linear(4 * 9, 5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        pooled = nn.functional.max_pool2d(self.stem(images), 2)
+        logits: Tensor = self.head(pooled.flatten(1))
+        return logits
+
+
+def run(network: Network, module: nn.Module, *inputs: Tensor) -> Any:
+    return to_module(network, module_arrays(module))(*inputs)
+
+
+def test_outputs_have_the_structure_of_the_module_s() -> None:
+    module, inputs = Several(), (torch.randn(3, 4), torch.randn(3, 1))
+    network = from_module(module, inputs)
+    wanted, made = module(*inputs), run(network, module, *inputs)
+    assert list(made) == list(wanted)
+    assert made["parts"][1] is None
+    assert made["count"] == 3
+    torch.testing.assert_close(made["parts"][0], wanted["parts"][0])
+    torch.testing.assert_close(made["places"], wanted["places"])
+    torch.testing.assert_close(made["given"], wanted["given"])
+
+
+def test_what_has_no_rule_is_opaque_and_what_moves_numbers_is_not() -> None:
+    network = from_module(Several(), (torch.randn(3, 4), torch.randn(3, 1)))
+    calls = {s.body.kind: s.body.is_exact for s in network.steps if isinstance(s.body, Call)}
+    assert calls == {"topk": False, "slice": True, "cat": True}
+    assert cost(network).opaque == (("topk", 1),)
+    assert "and 1 opaque step (topk × 1)" in str(cost(network))
+    assert "topk (opaque operation, no contraction) takes" in describe(network)
+
+
+def test_constants_belong_to_the_network_and_documents_keep_everything() -> None:
+    module, inputs = Several(), (torch.randn(3, 4), torch.randn(3, 1))
+    network = from_module(module, inputs)
+    assert [constant.shape for constant in network.constants] == [(4,)]
+    again = from_dict(json.loads(json.dumps(to_dict(network))))
+    assert again == network
+    torch.testing.assert_close(
+        run(network, module, *inputs)["parts"][0], module(*inputs)["parts"][0]
+    )
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+@pytest.mark.parametrize("depth", [None, 1])
+def test_every_kind_of_step_is_drawn(depth: int | None, ending: str, tmp_path: Path) -> None:
+    network = from_module(Pooled().eval(), (2, 3, 8, 8), depth=depth)
+    assert draw(network, tmp_path / f"network.{ending}").stat().st_size > 1000
+
+
+def test_modules_at_a_depth_are_boxes_that_run_and_cost_the_same() -> None:
+    module, images = Pooled().eval(), torch.randn(2, 3, 8, 8)
+    whole, outline = from_module(module, images), from_module(module, images, depth=1)
+    kinds = {s.name: s.body.kind for s in outline.steps if isinstance(s.body, Box)}
+    assert kinds == {"stem": "Sequential", "head": "Linear"}
+    torch.testing.assert_close(run(outline, module, images), module(images))
+    assert cost(outline).flops == cost(flattened(outline)).flops == cost(whole).flops
+    assert from_dict(to_dict(outline)) == outline
+
+
+def test_a_depth_below_one_is_refused() -> None:
+    with pytest.raises(SizeError, match="depth must be at least 1, got 0"):
+        from_module(nn.Linear(2, 2), (1, 2), depth=0)
+
+
+@pytest.mark.parametrize("depth", [None, 1])
+def test_equal_layers_are_one_block(depth: int | None) -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    layers = nn.Sequential(
+        *(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in "12345")
+    )
+    assert layer.linear1.in_features == layers[0].linear1.in_features
+    network = from_module(layers, (2, 3, 8), depth=depth)
+    assert max(block.count for block in collapse(network)) == 5
+
+
+def test_the_source_calls_what_has_no_rule() -> None:
+    source = to_source(from_module(Pooled().eval(), (2, 3, 8, 8)))
+    assert "torch.ops.aten.max_pool2d.default(" in source
+
+
+def test_a_tied_parameter_has_all_its_names_and_is_counted_once() -> None:
+    module = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    module[1].weight = module[0].weight
+    assert list(module_arrays(module)) == ["0.weight", "1.weight"]
+    network, inputs = from_module(module, (2, 3)), torch.randn(2, 3)
+    torch.testing.assert_close(run(network, module, inputs), module(inputs))
+    assert cost(network).parameters == 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["resnet18", "deit_tiny_patch16_224", "Llama", "BERT", "GPT-2", "Mamba", "T5 encoder"]
+)
+def test_a_model_of_another_library_runs_again(name: str) -> None:
+    given = next(model for model in zoo.models() if model.name == name)
+    module, example = given.build(), given.example
+    if isinstance(example, Tensor):
+        example = example[:1]
+    options = {} if isinstance(example, Tensor) else example
+    inputs = (example,) if isinstance(example, Tensor) else ()
+    network = from_module(module, example)
+    with torch.no_grad():
+        made = to_module(network, module_arrays(module))(*inputs, **options)
+        wanted = module(*inputs, **options)
+    assert type(made) is type(wanted)
+    first, second = (r if isinstance(r, Tensor) else r[0] for r in (made, wanted))
+    torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18", "BERT"])
+def test_operations_are_those_that_torch_counts(name: str) -> None:
+    given = next(model for model in zoo.models() if model.name == name)
+    module, example = given.build(), given.example
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        module(example) if isinstance(example, Tensor) else module(**example)
+    ours = cost(from_module(module, example)).flops
+    # Ours also counts scales of normalizations, which torch leaves out.
+    assert counter.get_total_flops() <= ours <= 1.02 * counter.get_total_flops()
+
+
+def test_a_network_may_name_only_outputs_that_are_there() -> None:
+    network = from_module(nn.Linear(2, 2), (1, 2))
+    with pytest.raises(Exception, match="should give 'nothing', which no step makes"):
+        replace(network, outputs=("nothing",))
