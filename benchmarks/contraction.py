@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from benchmarks.timing import time_ratio
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.module import to_module
-from rankscope.reading import from_module, module_arrays
+from rankscope.diagrams.module import module_arrays, to_module
+from rankscope.reading import from_module
 
 NAME = "contraction"
 

@@ -22,8 +22,8 @@ from rankscope.diagrams.pictures.composition import compose
 from rankscope.diagrams.pictures.geometry import lint
 from rankscope.diagrams.pictures.mathtext import outline
 from rankscope.diagrams.pictures.svg import to_svg
-from rankscope.reading import from_module
 from rankscope.diagrams.repeats import collapse
+from rankscope.reading import from_module
 
 
 def ours(drawable: Drawable) -> str:

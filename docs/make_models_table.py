@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_leaves
 
 from rankscope.diagrams.cost import cost
 from rankscope.diagrams.drawing import draw
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams.module import module_arrays, to_module
 from rankscope.diagrams.network import Call, Network
-from rankscope.reading import from_trace, module_arrays, trace
+from rankscope.reading import from_trace, trace
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "reading"))

@@ -16,9 +16,10 @@ from .diagrams.diagram import Diagram as Diagram
 from .diagrams.drawing import draw as draw
 from .diagrams.module import to_module as to_module
 from .diagrams.network import Network as Network
-from .diagrams.reading import from_module as from_module
 from .errors import RankscopeError as RankscopeError
 from .models import open_model as open_model
+from .reading import from_module as from_module
+from .reading import trace as trace
 from .separation.certificates.certificate import Certificate as Certificate
 from .separation.measuring.measured import MeasuredRank as MeasuredRank
 from .separation.partition import Partition as Partition

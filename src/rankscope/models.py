@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -568,16 +567,10 @@ def _current_directory_importable() -> Iterator[None]:
 
 def _read(module: "nn.Module", example: Any, depth: int | None, name: str | None) -> "Drawable":
     """A module as a network of diagrams; `example` is tensors or shapes."""
-    if find_spec("rankscope.reading") is not None:
-        parts = example[0] if isinstance(example, tuple) and len(example) == 1 else example
-        reading = import_module("rankscope.reading")
-        drawable: Drawable = reading.from_module(module, parts, depth=depth, name=name)
-        return drawable
     from rankscope.reading import from_module
 
-    several = example if isinstance(example, tuple) else (example,)
-    shapes = [part if isinstance(part, tuple) else tuple(part.shape) for part in several]
-    return from_module(module, *shapes, name=name)
+    parts = example[0] if isinstance(example, tuple) and len(example) == 1 else example
+    return from_module(module, parts, depth=depth, name=name)
 
 
 def _is_module(what: object) -> "TypeGuard[nn.Module]":

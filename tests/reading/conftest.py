@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams.module import module_arrays, to_module
 from rankscope.diagrams.network import Network
-from rankscope.reading import from_module, module_arrays
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

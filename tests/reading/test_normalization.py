@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankscope.diagrams.module import module_arrays
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading import from_module, module_arrays
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

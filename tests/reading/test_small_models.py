@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams.module import module_arrays, to_module
 from rankscope.diagrams.pictures.composition import compose
 from rankscope.diagrams.pictures.geometry import lint
 from rankscope.diagrams.repeats import collapse
-from rankscope.reading import from_module, module_arrays
+from rankscope.reading import from_module
 
 
 class DecoderBlock(nn.Module):

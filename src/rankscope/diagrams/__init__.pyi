@@ -9,6 +9,7 @@ from .einsum import from_einsum as from_einsum
 from .einsum import to_einsum as to_einsum
 from .families import family as family
 from .functions import Function as Function
+from .module import module_arrays as module_arrays
 from .network import Network as Network
 from .network import Step as Step
 from .network import Sum as Sum
@@ -21,7 +22,6 @@ from .parts import Region as Region
 from .parts import Role as Role
 from .plan import Plan as Plan
 from .program import einsum_program as einsum_program
-from .reading import module_arrays as module_arrays
 from .serialization import from_dict as from_dict
 from .serialization import to_dict as to_dict
 from .source import to_source as to_source

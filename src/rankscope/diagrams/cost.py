@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Call, Drawable, as_network, diagrams_of, flattened
+from rankscope.diagrams.network import Call, Drawable, diagrams_of, flattened
 from rankscope.diagrams.parts import PARAMETER_ROLES
 from rankscope.diagrams.plan import Contraction, RegionPlan
 from rankscope.diagrams.running.arrays import arrays_of

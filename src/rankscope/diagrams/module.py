@@ -1,5 +1,6 @@
 """A drawable as a real `nn.Module` that runs the lines of its source."""
 
+import itertools
 import linecache
 import math
 import sys
@@ -285,3 +286,19 @@ def _check_rows(array: Array, shape: tuple[int, ...]) -> None:
             f"Array {array.name!r} must have at least {array.num_rows} rows of {width:,} entries, "
             f"got shape {shape}."
         )
+
+
+def module_arrays(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name; one that is used under several names stands under each.
+
+    Example:
+        >>> {name: tuple(array.shape) for name, array in module_arrays(nn.Linear(2, 3)).items()}
+        {'weight': (3, 2), 'bias': (3,)}
+    """
+    return {
+        name: tensor.detach()
+        for name, tensor in itertools.chain(
+            module.named_parameters(remove_duplicate=False),
+            module.named_buffers(remove_duplicate=False),
+        )
+    }

@@ -1,7 +1,6 @@
 """From a module to a network of diagrams: the trace, read operation by operation."""
 
 import copy
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankscope.diagrams.module import module_arrays
 from rankscope.diagrams.network import Box, Constant, Network, Step, Structure, nodes_of
 from rankscope.diagrams.parts import Node, Role
 from rankscope.errors import DiagramError, SizeError, UnsupportedModuleError
@@ -77,22 +77,6 @@ def _attending(
     twin = copy.copy(module)
     twin.__class__ = _SelfAttention
     return twin, example
-
-
-def module_arrays(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name; one that is used under several names stands under each.
-
-    Example:
-        >>> {name: tuple(array.shape) for name, array in module_arrays(nn.Linear(2, 3)).items()}
-        {'weight': (3, 2), 'bias': (3,)}
-    """
-    return {
-        name: tensor.detach()
-        for name, tensor in itertools.chain(
-            module.named_parameters(remove_duplicate=False),
-            module.named_buffers(remove_duplicate=False),
-        )
-    }
 
 
 def from_trace(

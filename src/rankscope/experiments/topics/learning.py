@@ -44,7 +44,6 @@ from rankscope.constructions.weight_sharing import (
 )
 from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.reading import from_module
 from rankscope.experiments.teaching_training import (
     NOISE,
     REGULARIZERS,
@@ -52,6 +51,7 @@ from rankscope.experiments.teaching_training import (
     train_deep,
     train_until_dead,
 )
+from rankscope.reading import from_module
 
 # Topics: activations, dead units, the 2-5-1 network, weight sharing.
 
