@@ -98,7 +98,7 @@ def test_every_kind_of_step_is_drawn(depth: int | None, ending: str, tmp_path: P
 def test_modules_at_a_depth_are_boxes_that_run_and_cost_the_same() -> None:
     module, images = Pooled().eval(), torch.randn(2, 3, 8, 8)
     whole, outline = from_module(module, images), from_module(module, images, depth=1)
-    kinds = {s.name: s.body.kind for s in outline.steps if isinstance(s.body, Box)}
+    kinds = {s.name: s.body.class_name for s in outline.steps if isinstance(s.body, Box)}
     assert kinds == {"stem": "Sequential", "head": "Linear"}
     torch.testing.assert_close(run(outline, module, images), module(images))
     assert cost(outline).flops == cost(flattened(outline)).flops == cost(whole).flops

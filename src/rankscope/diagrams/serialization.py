@@ -197,7 +197,7 @@ BOX = record(
     Box,
     {
         "name": TEXT,
-        "kind": TEXT,
+        "class_name": TEXT,
         "steps": STEPS,
         "diagram": DIAGRAM,
         "made": NAMES,

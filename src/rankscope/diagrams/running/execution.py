@@ -227,7 +227,7 @@ class Invoking:
     arguments: tuple[tuple[str, schedule.Argument], ...]
 
     def __call__(self, *sources: Tensor) -> Any:
-        def given(value: schedule.Argument) -> Any:
+        def given(value: Any) -> Any:
             match value:
                 case schedule.Source(place=place):
                     return sources[place]

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import (
-    Argument,
     Box,
     Call,
     Drawable,
@@ -121,7 +121,7 @@ class _Writer:
         """The lines of a call: what it takes in the shapes it wants, and what it makes."""
         sources: list[int] = []
 
-        def argument(value: Argument) -> schedule_lines.Argument:
+        def argument(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(argument(each) for each in value)
             if not isinstance(value, Reference):

@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import singledispatch
+from typing import Any
 
 from rankscope.diagrams.letters import letters
 from rankscope.diagrams.network import Word
@@ -153,7 +154,7 @@ def _(operation: schedule.Add, names: Names) -> tuple[str, ...]:
 
 @statements.register
 def _(operation: schedule.Invoke, names: Names) -> tuple[str, ...]:
-    def written(value: schedule.Argument) -> str:
+    def written(value: Any) -> str:
         if isinstance(value, schedule.Source):
             return names.sources[value.place]
         if isinstance(value, Word):
