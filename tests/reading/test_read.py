@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of, input_arrays
 from rankscope.diagrams.repeats import collapse
-from rankscope.errors import RequestError, SizeError
 from rankscope.reading import from_module
 
 Check = Callable[..., Network]
@@ -194,34 +193,9 @@ class Many(nn.Module):
         return tensors[0] + tensors[1]
 
 
-def test_inputs_without_names_are_numbered() -> None:
-    assert input_arrays(from_module(Many(), (2,), (2,))) == ("tensors0", "tensors1")
-
-
 def test_the_network_has_the_name_of_the_class_or_the_one_given() -> None:
     assert from_module(nn.Tanh(), (2,)).name == "Tanh"
     assert from_module(nn.Tanh(), (2,), name="squash").name == "squash"
-
-
-@pytest.mark.parametrize(
-    ("module", "shapes", "message"),
-    [
-        (nn.Linear(2, 3), [], r"Linear.forward takes 1 tensors \(input\), got 0 shapes"),
-        (nn.Linear(2, 3), [(2,), (2,)], "takes 1 tensors .*, got 2 shapes"),
-        (nn.MultiheadAttention(4, 2), [(2, 4)] * 4, r"takes 1 to 3 tensors \(query, key, value\)"),
-    ],
-    ids=str,
-)
-def test_a_wrong_number_of_shapes_is_refused(
-    module: nn.Module, shapes: list[tuple[int, ...]], message: str
-) -> None:
-    with pytest.raises(RequestError, match=message):
-        from_module(module, *shapes)
-
-
-def test_a_shape_that_is_not_positive_is_refused() -> None:
-    with pytest.raises(SizeError, match=r"an axis of input 'input' must be a positive .*, got 0"):
-        from_module(nn.Linear(2, 3), (0, 2))
 
 
 def test_reading_does_not_depend_on_the_hash_seed() -> None:
