@@ -172,3 +172,10 @@ def test_a_network_may_name_only_outputs_that_are_there() -> None:
     network = from_module(nn.Linear(2, 2), (1, 2))
     with pytest.raises(Exception, match="should give 'nothing', which no step makes"):
         replace(network, outputs=("nothing",))
+
+
+def test_sizes_that_do_not_fit_are_refused_with_the_reason_of_torch() -> None:
+    with pytest.raises(SizeError, match=r"Linear cannot be run on \(1, 3\): .*shapes"):
+        from_module(nn.Linear(2, 2), (1, 3))
+    with pytest.raises(SizeError, match="has a size below 1"):
+        from_module(nn.Linear(2, 2), (0, 2))
