@@ -5,8 +5,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.errors import UnsupportedModuleError
-from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 
@@ -46,8 +44,3 @@ class Functions(nn.Module):
 
 def test_activations_as_functions_and_methods_are_read(assert_reads: Check) -> None:
     assert_reads(Functions(), (3, 4))
-
-
-def test_a_softmax_that_guesses_its_axis_is_refused() -> None:
-    with pytest.raises(UnsupportedModuleError, match=r"\(Softmax\): softmax without `dim` guesses"):
-        from_module(nn.Softmax(), (3, 4))

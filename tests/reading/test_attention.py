@@ -7,7 +7,6 @@ from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import IndexKind
-from rankscope.errors import SizeError, UnsupportedModuleError
 from rankscope.reading import from_module
 
 Check = Callable[..., Network]
@@ -131,33 +130,3 @@ class Padded(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return self.attention(x, x, x, key_padding_mask=mask)[0]  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize(
-    ("layer", "shapes", "message"),
-    [
-        (nn.MultiheadAttention(8, 2, dropout=0.1), [(5, 8)], "dropout=0.1 is random in training"),
-        (nn.MultiheadAttention(8, 2, add_bias_kv=True), [(5, 8)], "add_bias_kv and add_zero_attn"),
-        (nn.MultiheadAttention(8, 2, add_zero_attn=True), [(5, 8)], "lengthen the sequence"),
-        (Padded(), [(5, 2, 8), (2, 5)], "key_padding_mask depends on the data"),
-        (Masked(torch.ones(5, 5).triu(1).bool().T), [(2, 5, 8)], "only when it is the causal mask"),
-        (Masked(torch.ones(3, 5).triu(1).bool()), [(2, 5, 8)], "only when it is the causal mask"),
-        (Dot(attn_mask=torch.ones(5, 5).bool()), [(5, 3)] * 3, "only when it is the causal mask"),
-        (Dot(dropout_p=0.1), [(5, 3)] * 3, "dropout_p > 0 is random"),
-    ],
-    ids=str,
-)
-def test_what_is_random_or_depends_on_the_data_is_refused(
-    layer: nn.Module, shapes: list[tuple[int, ...]], message: str
-) -> None:
-    with pytest.raises(UnsupportedModuleError, match=message):
-        from_module(layer, *shapes)
-
-
-def test_other_sizes_are_refused() -> None:
-    with pytest.raises(SizeError, match=r"wants 2 or 3 axes, got query of shape \(8,\)"):
-        from_module(nn.MultiheadAttention(8, 2), (8,))
-    with pytest.raises(SizeError, match="two sizes: 6 in 'Xq' and 8 in 'WQ'"):
-        from_module(nn.MultiheadAttention(8, 2, bias=False), (5, 6))
-    with pytest.raises(SizeError, match="4 query heads cannot share 3 key heads evenly"):
-        from_module(Dot(enable_gqa=True), (4, 5, 3), (3, 5, 3), (3, 5, 3))

@@ -7,7 +7,6 @@ from torch import nn
 
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.errors import SizeError, UnsupportedModuleError
 from rankscope.reading import from_module
 
 Check = Callable[..., Network]
@@ -91,34 +90,3 @@ def test_an_average_is_a_constant_and_a_convolution_only_where_windows_overlap(
     roles = [node.role for diagram in diagrams for node in diagram.nodes]
     assert roles.count(Role.CONSTANT) == 1
     assert Role.PARAMETER not in roles
-
-
-@pytest.mark.parametrize(
-    ("layer", "shape", "message"),
-    [
-        (nn.AvgPool2d(2, ceil_mode=True), (1, 3, 5, 5), "ceil_mode=True averages windows of"),
-        (nn.AvgPool1d(3, 1, 1, count_include_pad=False), (3, 5), "count_include_pad=False with"),
-        (nn.AdaptiveAvgPool2d(2), (3, 4, 5), r"of \(2, 2\) does not divide the input's \(4, 5\)"),
-        (nn.MaxPool2d(2), (1, 3, 4, 4), "a maximum is not a contraction; use average pooling"),
-        (nn.ConvTranspose1d(2, 3, 2), (2, 5), "a transposed convolution has no diagram"),
-    ],
-    ids=str,
-)
-def test_pooling_that_is_no_contraction_is_refused(
-    layer: nn.Module, shape: tuple[int, ...], message: str
-) -> None:
-    with pytest.raises(UnsupportedModuleError, match=message):
-        from_module(layer, shape)
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ((4, 5), r"Conv2d wants 3 or 4 axes, got an input of shape \(4, 5\)"),
-        ((1, 5, 6, 6), r"Conv2d wants 4 channels on axis 1, got an input of shape \(1, 5, 6, 6\)"),
-        ((1, 4, 6, 2), r"A kernel of 3 \(dilation 1\) does not fit an axis of size 2"),
-    ],
-)
-def test_inputs_of_another_shape_are_refused(shape: tuple[int, ...], message: str) -> None:
-    with pytest.raises(SizeError, match=message):
-        from_module(nn.Conv2d(4, 8, 3), shape)

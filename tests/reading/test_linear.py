@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, Sum, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.errors import SizeError, UnsupportedModuleError
 from rankscope.reading import from_module
 
 Check = Callable[..., Network]
@@ -84,13 +83,6 @@ def test_a_table_at_known_positions_is_rows_of_it(assert_reads: Check) -> None:
     assert rows == [(2, 6)]
 
 
-def test_known_positions_that_are_not_a_run_are_refused() -> None:
-    with pytest.raises(UnsupportedModuleError, match=r"a run of rows of its 9, got \[2, 4, 6, 8\]"):
-        from_module(Positions(step=2), (2, 4, 3))
-    with pytest.raises(UnsupportedModuleError, match=r"a run of rows of its 9, got \[8, 9, 10"):
-        from_module(Positions(start=8), (2, 4, 3))
-
-
 class Lookup(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -98,25 +90,3 @@ class Lookup(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.table(x + 1)  # type: ignore[no-any-return]
-
-
-def test_only_integers_of_an_input_are_looked_up() -> None:
-    with pytest.raises(UnsupportedModuleError, match=r"table \(Embedding\): the integers it looks"):
-        from_module(Lookup(), (4,))
-
-
-def test_a_table_that_is_rescaled_while_it_is_used_is_refused() -> None:
-    with pytest.raises(UnsupportedModuleError, match=r"\(Embedding\): max_norm=2.0 rescales"):
-        from_module(nn.Embedding(7, 3, max_norm=2.0), (4,))
-
-
-@pytest.mark.parametrize("size", [1, 5])
-def test_a_wrong_number_of_features_is_refused(size: int) -> None:
-    """Also when there is one feature, which elsewhere would be broadcast."""
-    with pytest.raises(SizeError, match=rf"linear: .* two sizes: {size} in 'X' and 4 in 'W'"):
-        from_module(nn.Linear(4, 3), (2, size))
-
-
-def test_an_input_without_axes_is_refused() -> None:
-    with pytest.raises(UnsupportedModuleError, match=r"\(Linear\): its input has no axes"):
-        from_module(nn.Linear(1, 3), ())

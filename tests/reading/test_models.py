@@ -98,7 +98,7 @@ def test_every_kind_of_step_is_drawn(depth: int | None, ending: str, tmp_path: P
 def test_modules_at_a_depth_are_boxes_that_run_and_cost_the_same() -> None:
     module, images = Pooled().eval(), torch.randn(2, 3, 8, 8)
     whole, outline = from_module(module, images), from_module(module, images, depth=1)
-    kinds = {s.name: s.body.kind for s in outline.steps if isinstance(s.body, Box)}
+    kinds = {s.name: s.body.class_name for s in outline.steps if isinstance(s.body, Box)}
     assert kinds == {"stem": "Sequential", "head": "Linear"}
     torch.testing.assert_close(run(outline, module, images), module(images))
     assert cost(outline).flops == cost(flattened(outline)).flops == cost(whole).flops
@@ -172,3 +172,10 @@ def test_a_network_may_name_only_outputs_that_are_there() -> None:
     network = from_module(nn.Linear(2, 2), (1, 2))
     with pytest.raises(Exception, match="should give 'nothing', which no step makes"):
         replace(network, outputs=("nothing",))
+
+
+def test_sizes_that_do_not_fit_are_refused_with_the_reason_of_torch() -> None:
+    with pytest.raises(SizeError, match=r"Linear cannot be run on \(1, 3\): .*shapes"):
+        from_module(nn.Linear(2, 2), (1, 3))
+    with pytest.raises(SizeError, match="has a size below 1"):
+        from_module(nn.Linear(2, 2), (0, 2))

@@ -7,7 +7,6 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from rankscope.diagrams.network import Network
-from rankscope.errors import SizeError, UnsupportedModuleError
 from rankscope.reading import from_module
 
 Check = Callable[..., Network]
@@ -148,48 +147,6 @@ class Normed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        (Wrapped(), r"\(add\): only functions of PyTorch are read"),
-        (Branch(), r"\(gt\): this function has no diagram; .*Branch\): its control flow depends"),
-        (Truth(), r"cannot run Truth.forward on shapes alone: float\(\) argument"),
-        (Assigning(), "cannot run Assigning.forward on shapes alone: .* item assignment"),
-        (Empty(), "cannot run Empty.forward on shapes alone: .* required .forward. function"),
-        (Aliased(), "relu changes in place a tensor that is also seen in another shape"),
-        (Named(), "Named returns no tensor, wanted one tensor"),
-        (Pair(), "Pair returns 2 values, wanted one tensor"),
-        (Normed(), r"layer \(ParametrizedLinear\): its weights are computed by a parametrization"),
-        (nn.Sequential(nn.PReLU()), r"0 \(PReLU\): this class of module is not known"),
-        (nn.Sequential(nn.Linear(4, 4), nn.Mish()), r"1 \(Mish\): this class of module"),
-        (nn.LSTM(4, 4), r"LSTM: the module \(LSTM\): a recurrence over time is not drawn"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_traced_is_refused_with_the_reason(module: nn.Module, message: str) -> None:
-    with pytest.raises(UnsupportedModuleError, match=message):
-        from_module(module, (3, 4))
-
-
-def test_all_problems_are_told_at_once_and_unused_modules_are_none() -> None:
-    """Reading goes on after a problem; here until the shape of what was not read is needed."""
-    with pytest.raises(UnsupportedModuleError) as told:
-        from_module(Net(), (2, 3, 4))
-    assert str(told.value) == (
-        "from_module cannot read Net: recurrent (LSTM): a recurrence over time is not drawn; "
-        "write its steps out; pool (MaxPool1d): a maximum is not a contraction; use average "
-        "pooling; norm (BatchNorm1d): in training mode it mixes the examples of a batch; call "
-        "module.eval()."
-    )
-
-
-def test_a_size_error_names_the_layer() -> None:
-    module = Loop()
-    module.layers[1] = nn.Linear(5, 4)
-    with pytest.raises(SizeError, match=r"layers.1: Axis '1' has two sizes: 4 in 'X' and 5 in 'W'"):
-        from_module(module, (2, 4))
 
 
 def test_the_module_is_left_as_it_was() -> None:

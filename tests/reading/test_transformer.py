@@ -4,11 +4,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.repeats import collapse
-from rankscope.errors import UnsupportedModuleError
 from rankscope.reading import from_module
 
 Check = Callable[..., Network]
@@ -106,34 +104,3 @@ def test_twelve_layers_are_one_block_twelve_times() -> None:
         "layers.0.residual2",
         "layers.0.norm2",
     ]
-
-
-def test_all_parts_that_are_random_in_training_mode_are_named_at_once() -> None:
-    message = (
-        r"self_attn \(MultiheadAttention\): dropout=0.1 is random .*; dropout1, dropout, dropout2 "
-        r"\(Dropout\): p=0.1 is random in training mode; call module.eval\(\)\."
-    )
-    with pytest.raises(UnsupportedModuleError, match=message):
-        from_module(encoder_layer(), (5, 8))
-    with pytest.raises(UnsupportedModuleError, match=r"dropout, layers.0.dropout2 and 6 more"):
-        from_module(nn.TransformerEncoder(encoder_layer(batch_first=True), 3), (2, 5, 8))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"src_key_padding_mask": torch.zeros(2, 5)}, "argument 'src_key_padding_mask' is not"),
-        ({"mask": None}, "is_causal=True needs mask; PyTorch takes it as a hint only"),
-    ],
-    ids=str,
-)
-def test_masks_of_other_kinds_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(
-        UnsupportedModuleError, match=rf"layers \(TransformerEncoder\): .*{message}"
-    ):
-        from_module(Causal(**options).eval(), (2, 5, 8))
-
-
-def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(UnsupportedModuleError, match=r"its activation .*mish.* is not known"):
-        from_module(encoder_layer(activation=F.mish).eval(), (5, 8))

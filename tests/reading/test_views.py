@@ -6,8 +6,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network
-from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 Program = Callable[[Tensor], Tensor]
@@ -70,41 +68,6 @@ def test_a_causal_mask_may_have_other_views_between_it_and_the_softmax(
     )
 
 
-@pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        (lambda x: x.view(torch.int64), "a view as another dtype is not a contraction"),
-        (lambda x: x.T, r"`T` is for matrices, got an input of shape \(2, 3, 4\)"),
-        (lambda x: x[True], "an index by booleans is not a contraction"),
-        (lambda x: x[:, ::2], r"the slice slice\(None, None, 2\) is not a run of positions"),
-        (lambda x: x[:, 2:2], r"the slice slice\(2, 2, None\) is not a run of positions"),
-        (lambda x: x[:, torch.tensor([0, 2])], "an index by a tensor is not a contraction"),
-        (lambda x: x[x], "an index by a tensor is not a contraction"),
-        (lambda x: x.masked_fill(torch.ones(3, 4).bool(), 0.0), "only when it fills in minus inf"),
-        (lambda x: x.masked_fill(x, -torch.inf), "must be a fixed tensor over the last two axes"),
-        (lambda x: x.masked_fill(torch.eye(3, 4).bool(), -torch.inf), "only when it is the causal"),
-        (lambda x: causal_scores(x).view(2, 9).softmax(-1), "must be followed by a function such"),
-        (lambda x: (-causal_scores(x)).softmax(-1), "times -1.0, which turns its minus infinities"),
-    ],
-)
-def test_what_is_no_view_is_refused(program: Program, message: str) -> None:
-    with pytest.raises(UnsupportedModuleError, match=message):
-        from_module(Run(program), (2, 3, 4))
-
-
 def causal_scores(x: Tensor) -> Tensor:
     fill = torch.ones(3, 3, dtype=torch.bool).triu(1)
     return (x @ x.mT).masked_fill(fill, -torch.inf)
-
-
-@pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        (lambda x: x.permute(0, 0, 1), r"the order \[0, 0, 1\] is not one of the 3 axes"),
-        (lambda x: x.expand(2, 5, 4), r"axis 1 .* of shape \(2, 3, 4\) cannot be expanded to 5"),
-        (lambda x: x.split([1, 1], 1)[0], r"sizes \[1, 1\] do not add up to 3, the size of axis 1"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(program: Program, message: str) -> None:
-    with pytest.raises(SizeError, match=message):
-        from_module(Run(program), (2, 3, 4))

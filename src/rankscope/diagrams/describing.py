@@ -240,7 +240,9 @@ def _body_sentences(body: Body) -> list[str]:
             return [_call_sentence(body)]
         case Box():
             count = len(body.steps)
-            what = f"Module {body.name} ({body.kind}), {count} step{'' if count == 1 else 's'}"
+            what = (
+                f"Module {body.name} ({body.class_name}), {count} step{'' if count == 1 else 's'}"
+            )
             return [f"{what} drawn as one box, takes {_taken(body)}."]
 
 

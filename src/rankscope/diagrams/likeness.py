@@ -32,7 +32,7 @@ def _body_key(body: Body) -> Hashable:
         case Call():
             return (body.function, body.arguments, body.shapes)
         case Box():
-            return (body.kind, tuple(step_key(step) for step in body.steps))
+            return (body.class_name, tuple(step_key(step) for step in body.steps))
         case Diagram():
             return ()
 

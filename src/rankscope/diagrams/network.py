@@ -150,14 +150,15 @@ class Box:
 
     Args:
         name: path of the module.
-        kind: name of its class.
+        class_name: of the module.
         steps: what it computes; they make the arrays that later steps read.
-        diagram: its picture, as that of a call; it makes what the network reads from it.
+        diagram: its picture, as that of a call.
+        made: the arrays that other steps read, or that come out.
         title: for people.
     """
 
     name: str
-    kind: str
+    class_name: str
     steps: "tuple[Step, ...]"
     diagram: Diagram
     made: tuple[str, ...]

@@ -259,7 +259,7 @@ BOX = Record(
     Box,
     {
         "name": TEXT,
-        "kind": TEXT,
+        "class_name": TEXT,
         "steps": STEPS,
         "diagram": DIAGRAM,
         "made": NAMES,

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rankscope.diagrams.network import Body
+from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.network import Sum
 from rankscope.errors import FamilyError
 
 Value = int | tuple[int, ...]
@@ -77,7 +78,7 @@ class Family:
     title: str
     summary: str
     settings: tuple[Setting, ...]
-    build: Callable[..., Body]
+    build: Callable[..., Diagram | Sum]
 
 
 def spread(values: Sizes, count: int, *, what: str, each: str) -> tuple[int | None, ...]:

@@ -90,7 +90,7 @@ def _style(body: Call | Box) -> str:
 
 
 def _box(body: Call | Box, left: float, width: float, height: float) -> Shape:
-    what = body.kind if isinstance(body, Call) else f"{body.name}, {body.kind}"
+    what = body.kind if isinstance(body, Call) else f"{body.name}, {body.class_name}"
     return Shape(
         body.name,
         ShapeKind.SQUARE,

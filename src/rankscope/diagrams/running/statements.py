@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from typing import Any
 
 from rankscope.diagrams.letters import letters
 from rankscope.diagrams.network import Word
