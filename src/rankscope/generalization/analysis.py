@@ -182,10 +182,29 @@ def analyse(
         RobustnessError: if a weight is not finite, with its name.
     """
     require_margin(margin)
+    read = _read(model, sample)
+    return _analysed(read, sample, margin, options or Options(), report)
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """A classifier, the same in CP form, and its walk: traced once for all searches."""
+
+    model: nn.Module
+    written: nn.Module
+    walk: Walk
+
+
+def _read(model: nn.Module, sample: Sample) -> _Read:
     require_finite(model)
-    how = options or Options()
     written = in_cp_form(model).eval()
-    walk = read_walk(written, tuple(sample.inputs.shape[1:]))
+    return _Read(model, written, read_walk(written, tuple(sample.inputs.shape[1:])))
+
+
+def _analysed(
+    read: _Read, sample: Sample, margin: float, how: Options, report: Report = ignore
+) -> Generalization:
+    model, written, walk = read.model, read.written, read.walk
     activations = measure_activations(walk, sample, batch_size=how.batch_size, report=report)
     measured = _Measured(written, sample, walk, activations, margin, how, report)
     choice = measured.ranks()
@@ -419,11 +438,11 @@ class TrackBounds:
         """
         outputs = outputs_of(model, self.test.inputs, batch_size=BATCH_SIZE)
         numbers = {"test error": margin_loss(outputs, self.test.labels, 0.0)}
+        read = _read(model, self.train)
         for number, (name, options) in enumerate(self.searches.items()):
             count = options.num_jacobians if number == 0 else 0
-            analysis = analyse(
-                model, self.train, self.margin, options=replace(options, num_jacobians=count)
-            )
+            how = replace(options, num_jacobians=count)
+            analysis = _analysed(read, self.train, self.margin, how)
             bound = analysis.bound("compression-order")
             constants = dict(bound.constants)
             numbers[name] = bound.value
