@@ -2,7 +2,8 @@
 
 Results are the folders in docs/results, as `rankscope experiment run NAME -o docs/results/NAME`
 writes them; of each, `results.json`, `table.md` and `figure.svg` are kept in git. In a page of
-docs or docs/experiments, the lines between `<!-- results: NAME -->` and `<!-- end -->` are replaced by the table, the figure, and what was given to the rows.
+docs or docs/experiments, the lines between `<!-- results: NAME -->` and `<!-- end -->` are replaced
+by the table, the figure, and what was given to the rows.
 """
 
 import os
