@@ -1,8 +1,9 @@
 """Put the results of experiments into the pages that speak of them: `make experiment-tables`.
 
 Results are the folders in docs/results, as `rankscope experiment run NAME -o docs/results/NAME`
-writes them; of each, `results.json`, `table.md` and `figure.svg` are kept in git. In a page of docs or docs/experiments, the lines between `<!-- results: NAME -->` and
-`<!-- end -->` are replaced by the table, the figure, and what was given to the rows.
+writes them; of each, `results.json`, `table.md` and `figure.svg` are kept in git. In a page of
+docs or docs/experiments, the lines between `<!-- results: NAME -->` and `<!-- end -->` are replaced
+by the table, the figure, and what was given to the rows.
 """
 
 import os
