@@ -10,8 +10,8 @@ import numpy
 import torch
 
 from benchmarks.timing import seconds, time_ratio
-from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.separation.partition import Partition
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.partition import Partition
 
 NAME = "attention"
 PRIME = 16777213

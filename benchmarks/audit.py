@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from benchmarks.peak_memory import peak_mebibytes
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.sources import open_model
+from rankscope.auditing.weight_files import open_model
 from rankscope.auditing.weights import audit_weights
 
 NAME = "audit"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import time_ratio
-from rankscope.architectures.classifiers.train_step import contract_train
+from rankscope.networks.classifiers import contract_train
 
 NAME = "classifiers"
 SIZE = BOND = 32

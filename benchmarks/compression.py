@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 from benchmarks.peak_memory import peak_mebibytes
 from benchmarks.timing import time_ratio
-from rankscope.architectures.models.residual import ResNet
 from rankscope.compression.compressing import compress
 from rankscope.compression.folding import fold_normalizations
 from rankscope.compression.plan import Budget, Unit
 from rankscope.compression.planning import plan_compression
-from rankscope.layers.convolution import FactorizedConv2d
-from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.factorize.convolution import FactorizedConv2d
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.networks.image import ResNet
 
 NAME = "compression"
 MEMORY = {

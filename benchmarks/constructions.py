@@ -12,19 +12,19 @@ import numpy
 from torch import nn
 
 from benchmarks.timing import time_ratio
-from rankscope.constructions.dense import Box, evaluate
-from rankscope.constructions.explicit_networks import montufar_network
-from rankscope.constructions.piecewise_linear import (
+from rankscope.lab.constructions.dense import Box, evaluate
+from rankscope.lab.constructions.explicit_networks import montufar_network
+from rankscope.lab.constructions.piecewise_linear import (
     PiecewiseLinear,
     one_hidden_layer,
     read_piecewise_linear,
 )
-from rankscope.constructions.regions import (
+from rankscope.lab.constructions.regions import (
     montufar_lower_bound,
     regions_in_plane,
     zaslavsky_upper_bound,
 )
-from rankscope.constructions.regions_space import regions_in_space
+from rankscope.lab.constructions.regions_space import regions_in_space
 
 NAME = "constructions"
 NUM_BREAKPOINTS = 100_000

@@ -18,7 +18,7 @@ from benchmarks.timing import time_ratio
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.module import module_arrays, to_module
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 NAME = "contraction"
 

@@ -15,8 +15,8 @@ from functools import partial
 import numpy
 from tensorly.decomposition import parafac
 
-from rankscope.decompositions import FitOptions, cp_rank, fit_cp
-from rankscope.decompositions.factors import Factors, Reals, compose
+from rankscope.factorize import FitOptions, cp_rank, fit_cp
+from rankscope.factorize.truncation import Factors, Reals, compose
 
 NAME = "cp"
 BOND = 3

@@ -16,14 +16,14 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from benchmarks.timing import seconds, time_ratio
-from rankscope.diagrams.families import build_family
+from rankscope.diagrams.families.catalogue import build_family
 from rankscope.diagrams.network import Drawable, Network, diagrams_of
-from rankscope.diagrams.pictures.composition import compose
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.mathtext import outline
-from rankscope.diagrams.pictures.svg import to_svg
 from rankscope.diagrams.repeats import collapse
-from rankscope.reading import from_module
+from rankscope.drawing.checks import lint
+from rankscope.drawing.page import compose
+from rankscope.drawing.svg import to_svg
+from rankscope.drawing.typesetting import outline
+from rankscope.reading.network import from_module
 
 
 def ours(drawable: Drawable) -> str:

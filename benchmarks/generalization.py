@@ -17,13 +17,13 @@ from torch import nn
 
 from benchmarks.peak_memory import peak_mebibytes
 from benchmarks.timing import seconds
-from rankscope.architectures.models.catalogue import build
-from rankscope.architectures.models.cp_networks import in_cp_form
-from rankscope.generalization.arora import measure_noise_stability
-from rankscope.generalization.compressed_network import compressed_network, outputs_of
-from rankscope.generalization.rank_search import RankChoice, find_ranks
-from rankscope.generalization.sample import Sample
-from rankscope.generalization.walk import Activations, Walk, measure_activations, read_walk
+from rankscope.generalize.arora import measure_noise_stability
+from rankscope.generalize.compressed_network import compressed_network, outputs_of
+from rankscope.generalize.rank_search import RankChoice, find_ranks
+from rankscope.generalize.sample import Sample
+from rankscope.generalize.walk import Activations, Walk, measure_activations, read_walk
+from rankscope.networks.catalogue import build
+from rankscope.networks.cp_networks import in_cp_form
 
 NAME = "generalization"
 SAMPLES = 5_000

@@ -1,6 +1,6 @@
 """Factorized layers at 10 % of the parameters, beside dense ones and tensorly-torch's.
 
-Rows "machine" measure the constants of `rankscope.layers.paths.MACHINE`; the row "choice" counts
+Rows "machine" measure the constants of `rankscope.factorize.paths.MACHINE`; the row "choice" counts
 how often the path that it picks is within 20 % of the fastest one. Convolutions are measured in
 both memory orders, each beside the dense layer and the peer in the same order.
 """
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.timing import seconds, time_ratio
-from rankscope.layers.convolution import FactorizedConv2d
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.paths import Path
+from rankscope.factorize.convolution import FactorizedConv2d
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize.paths import Path
 
 NAME = "layers"
 ORDERS = {"channels first": torch.contiguous_format, "channels last": torch.channels_last}

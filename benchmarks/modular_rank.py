@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.timing import seconds, time_ratio
-from rankscope.separation.exact.modular import rank_modulo
+from rankscope.rank.elimination import rank_modulo
 
 NAME = "modular_rank"
 SIZES = (1024, 2048, 4096)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import time_ratio
-from rankscope.experiments.orthogonality import REFERENCES, LayerSize, build_layer, is_installed
+from rankscope.lab.experiments.orthogonality import REFERENCES, LayerSize, build_layer, is_installed
 
 NAME = "orthogonal"
 SIZE = LayerSize()

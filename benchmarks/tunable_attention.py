@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from benchmarks.live_memory import peak_bytes
 from benchmarks.timing import time_ratio
-from rankscope.layers.attention import FactorizedMultiheadAttention
-from rankscope.layers.cp_attention import CPAttention
-from rankscope.layers.tunable_attention import TunableAttention
+from rankscope.factorize.attention import CPAttention, FactorizedMultiheadAttention
+from rankscope.factorize.tunable_attention import TunableAttention
 
 NAME = "tunable_attention"
 CHANNELS, HEADS, TOKENS = 64, 8, 256

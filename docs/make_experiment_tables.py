@@ -10,8 +10,8 @@ import os
 import re
 from pathlib import Path
 
-from rankscope.experiments.catalogue import find_experiment
-from rankscope.experiments.running import FIGURE, Outcome, read_outcome
+from rankscope.lab.experiments.catalogue import find_experiment
+from rankscope.lab.experiments.running import FIGURE, Outcome, read_outcome
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

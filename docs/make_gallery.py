@@ -5,10 +5,10 @@ from pathlib import Path
 from torch import Tensor, nn
 
 import rankscope
-from rankscope.diagrams.families import FAMILIES, build_family
-from rankscope.diagrams.layout import View
+from rankscope.diagrams.families.catalogue import FAMILIES, build_family
 from rankscope.diagrams.network import Drawable
-from rankscope.diagrams.pictures.themes import DARK, PRINT
+from rankscope.drawing.layout.placement import View
+from rankscope.drawing.themes import DARK, PRINT
 from rankscope.files import write_atomically
 
 HERE = Path(__file__).parent

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.module import module_arrays, to_module
 from rankscope.diagrams.network import Call, Network
-from rankscope.reading import from_trace, trace
+from rankscope.drawing.drawing import draw
+from rankscope.reading.network import from_trace
+from rankscope.reading.trace import trace
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "reading"))

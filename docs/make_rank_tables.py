@@ -10,19 +10,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.certification import certify_rank, verify
-from rankscope.architectures.convolutional import ConvolutionalCircuit
-from rankscope.architectures.measuring import measure_rank
-from rankscope.architectures.network import PolynomialNetwork
-from rankscope.architectures.products import ProductNetwork
-from rankscope.architectures.recurrent import RecurrentCircuit
-from rankscope.architectures.tensor_train import TensorTrain
-from rankscope.bounds import AttentionSizes, counting_upper_bound, quadric_lower_bound
-from rankscope.bounds.attention import published_lower_bound, published_upper_bound
-from rankscope.separation import Partition
-from rankscope.separation.certificates.file import read_certificate, write_certificate
-from rankscope.separation.measuring.measured import MeasuredRank
+from rankscope.rank import AttentionSizes, Partition, counting_upper_bound, quadric_lower_bound
+from rankscope.rank.bounds.attention import published_lower_bound, published_upper_bound
+from rankscope.rank.certificate_file import read_certificate, write_certificate
+from rankscope.rank.measured import MeasuredRank
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.convolutional import ConvolutionalCircuit
+from rankscope.rank.networks.network import PolynomialNetwork
+from rankscope.rank.networks.products import ProductNetwork
+from rankscope.rank.networks.recurrent import RecurrentCircuit
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.networks.tensor_train import TensorTrain
+from rankscope.rank.verification import certify_rank, verify
 from rankscope.theorem import Bound
 
 HERE = Path(__file__).parent

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankscope.constructions.topic import Topic, TopicResult, Value, format_value
-from rankscope.experiments.catalogue import TOPIC_GROUPS, TOPICS, find_topic
 from rankscope.files import write_atomically
+from rankscope.lab.constructions.topic import Topic, TopicResult, Value, format_value
+from rankscope.lab.experiments.catalogue import TOPIC_GROUPS, TOPICS, find_topic
 
 FOLDER = Path(__file__).parent / "topics"
 _MEASURED = re.compile(r"<!-- measured -->\n.*?<!-- end of measured -->\n", re.DOTALL)

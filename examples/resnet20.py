@@ -7,7 +7,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from rankscope.architectures.models.residual import ResNet
+from rankscope.networks.image import ResNet
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),

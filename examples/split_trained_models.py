@@ -24,11 +24,9 @@ from torch import Tensor, nn
 from examples import resnet20, stories260k
 from examples.split_report import Row, draw, table, write_rows
 from rankscope.progress import Report, ignore
-from rankscope.separation.function_rank import separation_rank
-from rankscope.separation.nearby.epsilon import epsilon_rank
-from rankscope.separation.nearby.metrics import Frobenius, Matrix
-from rankscope.separation.pairing import FunctionOptions
-from rankscope.separation.partition import Partition
+from rankscope.rank.epsilon import Frobenius, Matrix, epsilon_rank
+from rankscope.rank.numeric import FunctionOptions, separation_rank
+from rankscope.rank.partition import Partition
 
 NAME = "split_trained_models"
 SAMPLES = 96  # left halves, and as many right halves

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from rankscope.architectures.sequence_models.llama import Llama, LlamaSizes, read_llama2c
+from rankscope.networks.llama import Llama, LlamaSizes, read_llama2c
 
 BEGIN = 1  # the token every text begins with
 _FIRST_BYTE = 3  # tokens 3..258 stand for single bytes

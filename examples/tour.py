@@ -14,10 +14,10 @@ from rich.table import Table
 from torch import nn
 
 import rankscope
+from rankscope.auditing.page.page import audit_to_html
 from rankscope.diagrams.network import Drawable
 from rankscope.files import write_atomically
-from rankscope.report.audit_page import audit_to_html
-from rankscope.separation import write_certificate
+from rankscope.rank import write_certificate
 
 ATTENTION = {"N": 512, "M": 512, "F": 768}
 FORMS: dict[str, Drawable] = {

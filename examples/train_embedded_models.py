@@ -23,10 +23,10 @@ from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
-from rankscope.architectures.models.digits import DigitsNetwork
-from rankscope.architectures.models.small_gpt import SmallGPT, to_gpt2
 from rankscope.auditing.embedded import EMBEDDED_MODELS, embedded_model
 from rankscope.files import write_atomically
+from rankscope.networks.image import DigitsNetwork
+from rankscope.networks.language import SmallGPT, to_gpt2
 
 SEED = 0
 CONTEXT = 64  # characters that the transformer sees

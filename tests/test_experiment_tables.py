@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.experiments.catalogue import find_experiment
-from rankscope.experiments.running import RunOptions, run_experiment
+from rankscope.lab.experiments.catalogue import find_experiment
+from rankscope.lab.experiments.running import RunOptions, run_experiment
 
 DOCS = Path(__file__).parents[1] / "docs"
 specification = importlib.util.spec_from_file_location(

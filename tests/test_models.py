@@ -11,14 +11,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 import rankscope
-from rankscope.architectures import TensorTrain
-from rankscope.architectures.catalogue import CATALOGUE, known_options, read_settings
-from rankscope.architectures.models.catalogue import BUILT_IN
 from rankscope.cli.main import COMMANDS, main
-from rankscope.diagrams.families import FAMILIES, build_family
+from rankscope.diagrams.families.catalogue import FAMILIES, build_family
 from rankscope.diagrams.serialization import to_dict
 from rankscope.errors import ImportPathError, ModelFileError, RequestError
 from rankscope.models import catalogue, open_model
+from rankscope.networks.catalogue import BUILT_IN
+from rankscope.rank import TensorTrain
+from rankscope.rank.networks.catalogue import CATALOGUE, known_options, read_settings
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 16}
 

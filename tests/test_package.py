@@ -141,9 +141,9 @@ def test_importing_the_package_loads_neither_torch_nor_matplotlib() -> None:
 
 def test_drawing_a_family_never_loads_torch() -> None:
     code = (
-        "import sys; from rankscope.diagrams.pictures.composition import compose;"
+        "import sys; from rankscope.drawing.page import compose;"
         "from rankscope.diagrams.families import build_family;"
-        "from rankscope.diagrams.pictures.svg import to_svg;"
+        "from rankscope.drawing.svg import to_svg;"
         "to_svg(compose(build_family('multi-head', {}))); print('torch' in sys.modules)"
     )
     assert run_python(code) == "False"

@@ -16,18 +16,18 @@ import pytest
 import torch
 from torch import nn
 
-import rankscope.training.loop as loop
-from rankscope.architectures.catalogue import build
-from rankscope.architectures.measuring import measure_rank
-from rankscope.compression.sequential import fit_stages
+import rankscope.compression.training.loop as loop
+from rankscope.compression.repair import fit_stages
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import CheckpointError, OutputError
-from rankscope.experiments.experiment import KEPT, Entry, Experiment, Row, RunContext
-from rankscope.experiments.running import RunOptions, run_experiment
+from rankscope.lab.experiments.experiment import KEPT, Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.running import RunOptions, run_experiment
+from rankscope.networks.batches import TensorData
+from rankscope.rank.measured import MeasureOptions
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.catalogue import build
+from rankscope.rank.partition import Partition
 from rankscope.resumable import ResumableFolder, require_same
-from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.partition import Partition
-from rankscope.training.batches import TensorData
-from rankscope.training.recipe import Recipe
 from rankscope.workers import Workers
 
 MANIFEST = "manifest.json"

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rankscope.experiments.catalogue import TOPICS, find_topic
+from rankscope.lab.experiments.catalogue import TOPICS, find_topic
 
 DOCS = Path(__file__).parents[1] / "docs"
 specification = importlib.util.spec_from_file_location("make_topics", DOCS / "make_topics.py")

@@ -19,8 +19,8 @@ _DIAGRAMS = (
 _MOVED = {
     **{name: f"rankscope.diagrams.{name}" for name in _DIAGRAMS.split()},
     "certify": "rankscope.certify_rank (ranks) or rankscope.certify_robustness (classifiers)",
-    "cp_rank": "rankscope.decompositions.cp_rank",
-    "separation_rank": "rankscope.separation.separation_rank",
+    "cp_rank": "rankscope.factorize.cp_rank",
+    "separation_rank": "rankscope.rank.separation_rank",
 }
 
 __version__ = version("rankscope")

@@ -15,18 +15,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from rankscope.architectures.catalogue import CATALOGUE as EXACT_NETWORKS
-from rankscope.architectures.catalogue import read_settings
-from rankscope.architectures.models.catalogue import BUILT_IN, BuiltIn, build, build_trained
 from rankscope.errors import FactoryError, ImportPathError, RequestError
+from rankscope.networks.catalogue import BUILT_IN, BuiltIn, build, build_trained
+from rankscope.rank.networks.catalogue import CATALOGUE as EXACT_NETWORKS
+from rankscope.rank.networks.catalogue import read_settings
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from rankscope.architectures.network import PolynomialNetwork
     from rankscope.auditing.sources import OpenedModel, TensorSource
-    from rankscope.diagrams.families import Family
+    from rankscope.diagrams.families.settings import Family
     from rankscope.diagrams.network import Drawable
+    from rankscope.rank.networks.network import PolynomialNetwork
 
 Shape = tuple[int, ...]
 
@@ -73,7 +73,7 @@ class Entry:
 
 def catalogue() -> dict[str, Entry]:
     """Every name with its one entry: built-in networks, exact networks, families of diagrams."""
-    from rankscope.diagrams.families import FAMILIES
+    from rankscope.diagrams.families.catalogue import FAMILIES
 
     names = dict.fromkeys((*BUILT_IN, *EXACT_NETWORKS, *FAMILIES))
     return {
@@ -190,7 +190,7 @@ class Model:
 
     @cached_property
     def _opened(self) -> "OpenedModel":
-        from rankscope.auditing.sources import open_model as open_weights
+        from rankscope.auditing.weight_files import open_model as open_weights
 
         return open_weights(self.audited)
 
@@ -342,7 +342,7 @@ def _open_diagrams(entry: Entry, given: _Given) -> Model:
         return EXACT_NETWORKS[name].network_class()(**read_settings(name, settings))
 
     def family_diagram() -> "Drawable":
-        from rankscope.diagrams.families import build_family
+        from rankscope.diagrams.families.catalogue import build_family
 
         return build_family(name, given.settings)
 
@@ -405,7 +405,7 @@ def _open_network(named: Entry, given: _Given) -> Model:
 
 
 def _open_path(path: Path, given: _Given) -> Model:
-    from rankscope.auditing.sources import open_model as open_weights
+    from rankscope.auditing.weight_files import open_model as open_weights
     from rankscope.strict_json import Numbers, read_document
 
     name = str(path)
@@ -441,7 +441,7 @@ def _open_compressed(folder: Path, base: object, given: _Given) -> Model:
 
     @cache
     def loaded() -> "nn.Module":
-        from rankscope.compression.loading import load
+        from rankscope.compression.saving import load
 
         return load(folder)
 
@@ -477,12 +477,12 @@ def _open_object(name: str, made: object, given: _Given) -> Model:
 
 
 def _open_module(name: str, module: "nn.Module", given: _Given) -> Model:
-    from rankscope.architectures.network import PolynomialNetwork
+    from rankscope.rank.networks.network import PolynomialNetwork
 
     @cache
     def loaded() -> "nn.Module":
         if given.weights is not None:
-            from rankscope.architectures.models.weight_files import load_weights, read_weights
+            from rankscope.networks.weight_files import load_weights, read_weights
 
             load_weights(module, read_weights(given.weights), who=str(given.weights))
         return module
@@ -567,7 +567,7 @@ def _current_directory_importable() -> Iterator[None]:
 
 def _read(module: "nn.Module", example: Any, depth: int | None, name: str | None) -> "Drawable":
     """A module as a network of diagrams; `example` is tensors or shapes."""
-    from rankscope.reading import from_module
+    from rankscope.reading.network import from_module
 
     parts = example[0] if isinstance(example, tuple) and len(example) == 1 else example
     return from_module(module, parts, depth=depth, name=name)

@@ -10,13 +10,13 @@ from rankscope.progress import Report, ignore
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from rankscope.auditing.audit import Audit
-    from rankscope.generalization.analysis import Generalization, Options
-    from rankscope.robustness.attacks import Attack
-    from rankscope.robustness.certification import Certification
-    from rankscope.robustness.methods import Method
-    from rankscope.robustness.norms import Norm
-    from rankscope.training.samples import LabelledSamples
+    from rankscope.auditing.auditor import Audit
+    from rankscope.generalize.analysis import Generalization, Options
+    from rankscope.networks.samples import LabelledSamples
+    from rankscope.robust.attacks import Attack
+    from rankscope.robust.certification import Certification
+    from rankscope.robust.methods import Method
+    from rankscope.robust.norms import Norm
 
 RADII = (36 / 255, 72 / 255, 108 / 255)  # those that papers about CIFAR-10 report
 
@@ -103,7 +103,7 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
             model or its outputs are not finite, or labels, inputs or radii do not fit.
         UnsupportedModuleError: if the method does not know an operation of the model.
     """
-    from rankscope.robustness.certification import certify
+    from rankscope.robust.certification import certify
 
     opened = open_model(model)
     opened.require_for("certify")
@@ -148,8 +148,8 @@ def bound_generalization(
         UnsupportedModuleError: if the network cannot be walked, with the name of the operation.
         RobustnessError: if a weight is not finite, with its name.
     """
-    from rankscope.generalization.analysis import analyse
-    from rankscope.generalization.sample import Sample, require_margin
+    from rankscope.generalize.analysis import analyse
+    from rankscope.generalize.sample import Sample, require_margin
 
     require_margin(margin)
     opened = open_model(model)
@@ -167,7 +167,7 @@ def _labelled(
     *,
     part: Literal["train", "test"],
 ) -> "LabelledSamples":
-    from rankscope.training.samples import LabelledSamples, read_labelled
+    from rankscope.networks.samples import LabelledSamples, read_labelled
 
     if isinstance(data, str | Path):
         return read_labelled(str(data), data_set=opened.data_set, count=count, part=part)
@@ -181,7 +181,7 @@ def _classifier(opened: Model, samples: "LabelledSamples") -> "nn.Module":
         return opened.module
     from torch import nn
 
-    from rankscope.layers.norm_preserving.scaling import InputScaling
+    from rankscope.robust.norm_preserving import InputScaling
 
     scaling = InputScaling(samples.normalize.means, samples.normalize.deviations)
     return nn.Sequential(scaling, opened.module).eval()

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.architectures.arithmetic import Modulo, Reals
 from rankscope.errors import PrimeError, TooLargeError
+from rankscope.rank.networks.network import Modulo, Reals
 
 PRIMES = (2, 3, 101, 65521, 65537, 16777213, 1073741789, 2147483647)
 EQUATIONS = ("ij,jk->ik", "bl,lir->bir", "bi,bir->br", "ij,ij->", "i,j->ij", "bij,j->b", "ii,i->i")

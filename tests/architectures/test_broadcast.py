@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.convolutional import ConvolutionalCircuit
-from rankscope.architectures.network import PolynomialNetwork
-from rankscope.architectures.recurrent import RecurrentCircuit
 from rankscope.errors import PartitionError
-from rankscope.separation.partition import Partition
+from rankscope.rank.networks.convolutional import ConvolutionalCircuit
+from rankscope.rank.networks.network import PolynomialNetwork
+from rankscope.rank.networks.recurrent import RecurrentCircuit
+from rankscope.rank.partition import Partition
 
 NETWORKS: list[PolynomialNetwork] = [
     ConvolutionalCircuit(num_tokens=4, num_templates=2, channels=(3, 2)),

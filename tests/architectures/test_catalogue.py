@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.catalogue import CATALOGUE, build
 from rankscope.errors import FamilyError, RankscopeError
+from rankscope.rank.networks.catalogue import CATALOGUE, build
 from rankscope.strict_json import Either, Integer, ListOf, Optional, Reader
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -6,30 +6,28 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.certification import certify_rank, verify
-from rankscope.architectures.measuring import measure_rank
-from rankscope.architectures.network import PolynomialNetwork
-from rankscope.architectures.products import ProductNetwork
-from rankscope.architectures.recurrent import RecurrentCircuit
-from rankscope.architectures.shallow import Shallow, ShallowFunction
 from rankscope.errors import CertificateError, FamilyError, MatrixError
 from rankscope.progress import Progress
-from rankscope.separation import rank_modulo
-from rankscope.separation.certificates.certificate import (
+from rankscope.rank import rank_modulo
+from rankscope.rank.certificate import (
     MAX_DETERMINANT,
     Certificate,
     CertifiedMinor,
     DrawnWeights,
     GivenWeights,
+    num_challenges,
     pack_answers,
 )
-from rankscope.separation.certificates.challenges import num_challenges
-from rankscope.separation.certificates.file import parse_certificate, to_json
-from rankscope.separation.measuring.measured import MeasuredRank, Minor, Run
-from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.measuring.split_function import Residues
-from rankscope.separation.partition import Partition
+from rankscope.rank.certificate_file import parse_certificate, to_json
+from rankscope.rank.measured import MeasuredRank, MeasureOptions, Minor, Residues, Run
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.convolutional import Shallow, ShallowFunction
+from rankscope.rank.networks.network import PolynomialNetwork
+from rankscope.rank.networks.products import ProductNetwork
+from rankscope.rank.networks.recurrent import RecurrentCircuit
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.partition import Partition
+from rankscope.rank.verification import certify_rank, verify
 
 SHALLOW = Shallow(order=4, size=2, channels=3)
 SPLIT = Partition.interleaved(4)

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.catalogue import build
-from rankscope.architectures.certification import certify_rank, verify
-from rankscope.architectures.measuring import measure_rank
-from rankscope.architectures.network import PolynomialNetwork
-from rankscope.architectures.products import ProductNetwork
-from rankscope.architectures.recurrent import RecurrentCircuit
-from rankscope.architectures.shallow import Shallow
 from rankscope.errors import CertificateError
-from rankscope.separation.certificates.file import parse_certificate, to_json
-from rankscope.separation.certificates.verdict import Verdict
-from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.partition import Partition
+from rankscope.rank.certificate import Verdict
+from rankscope.rank.certificate_file import parse_certificate, to_json
+from rankscope.rank.measured import MeasureOptions
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.catalogue import build
+from rankscope.rank.networks.convolutional import Shallow
+from rankscope.rank.networks.network import PolynomialNetwork
+from rankscope.rank.networks.products import ProductNetwork
+from rankscope.rank.networks.recurrent import RecurrentCircuit
+from rankscope.rank.partition import Partition
+from rankscope.rank.verification import certify_rank, verify
 
 
 def document_of(

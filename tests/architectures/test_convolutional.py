@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.convolutional import ConvolutionalCircuit, Levels
 from rankscope.diagrams.module import to_module
 from rankscope.errors import BoundError, PartitionError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.partition import Partition
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.networks.convolutional import ConvolutionalCircuit, Levels
+from rankscope.rank.partition import Partition
 
 PRIME = 1073741789
 Case = tuple[dict[str, Any], set[int]]

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.given_weights import digest, require_weights_of, weight_residues
-from rankscope.architectures.tensor_train import TensorTrain
 from rankscope.errors import MeasurementError, PrimeError
+from rankscope.rank.networks.given_weights import digest, require_weights_of, weight_residues
+from rankscope.rank.networks.tensor_train import TensorTrain
 
 PRIMES = (3, 101, 16777213, 2**31 - 1)
 

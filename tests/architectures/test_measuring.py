@@ -7,14 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.architectures.arithmetic import Arithmetic
-from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.measuring import measure_rank, measure_ranks
-from rankscope.architectures.network import PolynomialNetwork, Setting
-from rankscope.architectures.products import ProductNetwork
-from rankscope.architectures.recurrent import RecurrentCircuit
-from rankscope.architectures.shallow import Shallow
-from rankscope.architectures.tensor_train import TensorTrain
 from rankscope.diagrams.network import Drawable
 from rankscope.errors import (
     CheckpointError,
@@ -24,9 +16,16 @@ from rankscope.errors import (
     UnsupportedModuleError,
 )
 from rankscope.progress import Progress
-from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.measuring.tiles import plan_tiles
-from rankscope.separation.partition import Partition
+from rankscope.rank.measured import MeasureOptions
+from rankscope.rank.measuring import measure_rank, measure_ranks
+from rankscope.rank.networks.convolutional import Shallow
+from rankscope.rank.networks.network import Arithmetic, PolynomialNetwork, Setting
+from rankscope.rank.networks.products import ProductNetwork
+from rankscope.rank.networks.recurrent import RecurrentCircuit
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.networks.tensor_train import TensorTrain
+from rankscope.rank.partition import Partition
+from rankscope.rank.tiles import plan_tiles
 from rankscope.workers import Workers
 
 
@@ -217,9 +216,7 @@ def _ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen tiles where there would be one, so that the workers have something to do."""
-    monkeypatch.setattr(
-        "rankscope.separation.measuring.growing.plan_tiles", partial(plan_tiles, side=16)
-    )
+    monkeypatch.setattr("rankscope.rank.measurement.plan_tiles", partial(plan_tiles, side=16))
 
 
 def runs_with(workers: Workers) -> object:

@@ -4,11 +4,11 @@ import numpy
 import pytest
 import torch
 
-from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork
-from rankscope.architectures.shallow import Shallow
-from rankscope.architectures.tensor_train import TensorTrain
 from rankscope.errors import PartitionError, SizeError
-from rankscope.separation.partition import Partition
+from rankscope.rank.networks.convolutional import Shallow
+from rankscope.rank.networks.network import PairwiseFunction, PolynomialNetwork
+from rankscope.rank.networks.tensor_train import TensorTrain
+from rankscope.rank.partition import Partition
 
 PRIME = 1073741789
 NETWORKS = [

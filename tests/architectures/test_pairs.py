@@ -10,13 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.architectures import network as network_module
-from rankscope.architectures.arithmetic import Arithmetic
-from rankscope.architectures.network import PairwiseFunction, PolynomialNetwork, Setting
-from rankscope.architectures.pairs import interpolation_modulo, unit_vector_points
 from rankscope.diagrams.diagram import Diagram
 from rankscope.errors import PrimeError
-from rankscope.separation.partition import Partition
+from rankscope.rank.networks import network as network_module
+from rankscope.rank.networks.network import (
+    Arithmetic,
+    PairwiseFunction,
+    PolynomialNetwork,
+    Setting,
+    interpolation_modulo,
+    unit_vector_points,
+)
+from rankscope.rank.partition import Partition
 
 PRIME = 2147483647
 

@@ -8,12 +8,12 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.products import ProductNetwork
 from rankscope.diagrams.module import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.measuring.split_function import Residues
-from rankscope.separation.partition import Partition
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.measured import Residues
+from rankscope.rank.networks.products import ProductNetwork
+from rankscope.rank.partition import Partition
 
 PRIME = 1073741789
 Case = tuple[int, int, int, int | None, set[int]]

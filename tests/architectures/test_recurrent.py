@@ -9,13 +9,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.recurrent import RecurrentCircuit
-from rankscope.bounds.recurrent import start_end_lower_bound
 from rankscope.diagrams.module import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.separation.exact.modular import rank_modulo, solve_modulo
-from rankscope.separation.measuring.split_function import Residues
-from rankscope.separation.partition import Partition
+from rankscope.rank.bounds.networks import start_end_lower_bound
+from rankscope.rank.elimination import rank_modulo, solve_modulo
+from rankscope.rank.measured import Residues
+from rankscope.rank.networks.recurrent import RecurrentCircuit
+from rankscope.rank.partition import Partition
 
 PRIME = 1073741789
 REFERENCES = [

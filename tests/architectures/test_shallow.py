@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.shallow import Shallow
 from rankscope.diagrams.module import to_module
 from rankscope.errors import SizeError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.measuring.split_function import Residues
-from rankscope.separation.partition import Partition
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.measured import Residues
+from rankscope.rank.networks.convolutional import Shallow
+from rankscope.rank.partition import Partition
 
 PRIME = 1073741789
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rankscope.architectures.sizes import require_sizes
 from rankscope.errors import SizeError
+from rankscope.rank.networks.network import require_sizes
 
 
 def test_the_first_size_that_is_too_small_is_named() -> None:

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.sparse_polynomial import SparsePolynomial
 from rankscope.diagrams.module import to_module
 from rankscope.errors import BoundError, PartitionError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.measuring.split_function import Residues
-from rankscope.separation.partition import Partition
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.measured import Residues
+from rankscope.rank.networks.products import SparsePolynomial
+from rankscope.rank.partition import Partition
 
 PRIME = 1073741789
 Terms = tuple[tuple[int, ...], ...]

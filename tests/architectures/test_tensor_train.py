@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.architectures.tensor_train import TensorTrain
-from rankscope.bounds.tensor_train import different_cores_lower_bound, equal_cores_lower_bound
 from rankscope.diagrams.module import to_module
 from rankscope.errors import SizeError, TooLargeError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.matricization import matricize
-from rankscope.separation.partition import Partition
+from rankscope.rank.bounds.polynomials import different_cores_lower_bound, equal_cores_lower_bound
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.networks.tensor_train import TensorTrain
+from rankscope.rank.partition import Partition, matricize
 
 PRIME = 1073741789
 

@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rankscope.architectures.tensor_train import TensorTrain
-from rankscope.architectures.witness import witness_cores, witness_weights
 from rankscope.errors import SizeError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.matricization import matricize
-from rankscope.separation.partition import Partition
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.networks.tensor_train import TensorTrain, witness_cores, witness_weights
+from rankscope.rank.partition import Partition, matricize
 
 PRIME = 101
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import rankscope
 from rankscope.auditing.auditor import audit
-from rankscope.auditing.reading_configuration import expected_tensors
+from rankscope.auditing.families.catalogue import expected_tensors
 from rankscope.errors import ConfigurationError, ModelFileError
 
 GPT2: dict[str, object] = {

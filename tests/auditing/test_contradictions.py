@@ -1,7 +1,7 @@
 import pytest
 
-from rankscope.auditing.contradictions import contradictions
-from rankscope.auditing.reading_configuration import expected_tensors
+from rankscope.auditing.families.catalogue import expected_tensors
+from rankscope.auditing.findings import contradictions
 
 DOCUMENT: dict[str, object] = {
     "model_type": "bert",

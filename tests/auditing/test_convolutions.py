@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.auditing.convolutions import (
+from rankscope.auditing.spectra import (
     Geometry,
     convolution_spectrum,
     depthwise,

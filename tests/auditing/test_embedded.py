@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from rankscope.architectures.models.catalogue import build, build_trained
-from rankscope.architectures.models.digits import DigitsNetwork
-from rankscope.architectures.models.small_gpt import from_gpt2
 from rankscope.auditing.embedded import EMBEDDED_MODELS, embedded_model
 from rankscope.errors import RequestError
+from rankscope.networks.catalogue import build, build_trained
+from rankscope.networks.image import DigitsNetwork
+from rankscope.networks.language import from_gpt2
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.law import LEVINE
-from rankscope.auditing.plan import plan
+from rankscope.auditing.shape_plan import plan
 from rankscope.errors import PlanError
 
 
@@ -197,7 +197,7 @@ def test_a_plan_is_plain_data() -> None:
 
 def test_planning_loads_neither_torch_nor_numba_nor_matplotlib() -> None:
     code = (
-        "import sys; from rankscope.auditing.plan import plan; plan(1.3e9).to_dict();"
+        "import sys; from rankscope.auditing.shape_plan import plan; plan(1.3e9).to_dict();"
         "print([name for name in ('torch', 'numba', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.label_places import Box
 from rankscope.auditing.law import LEVINE
-from rankscope.auditing.plan import Plan, plan
 from rankscope.auditing.plan_picture import (
     FILE_FONT_SIZE,
     FILE_SIZE,
@@ -35,6 +34,7 @@ from rankscope.auditing.plane import (
     place_model,
     to_svg,
 )
+from rankscope.auditing.shape_plan import Plan, plan
 from rankscope.errors import MissingExtraError, OutputError
 
 PAGE = (520.0, 320.0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.reading_configuration import read_configuration
+from rankscope.auditing.families.catalogue import read_configuration
 from rankscope.errors import ConfigurationError, ModelFileError
 from rankscope.strict_json import parse_document
 
@@ -152,7 +152,7 @@ def test_documents_that_are_no_plain_object_are_refused(text: bytes, reason: str
 
 def test_reading_a_configuration_loads_no_heavy_package() -> None:
     code = (
-        "import sys; from rankscope.auditing.reading_configuration import read_configuration;"
+        "import sys; from rankscope.auditing.families.catalogue import read_configuration;"
         f"read_configuration({decoder('llama', 8, 2, 2, 16, 10)!r}, who='llama');"
         "print({'torch', 'numpy', 'numba', 'matplotlib'} & set(sys.modules))"
     )

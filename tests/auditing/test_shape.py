@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.shape import Regime, Shape
-from rankscope.bounds import AttentionSizes, counting_upper_bound, published_lower_bound
+from rankscope.auditing.configuration import Regime, Shape
+from rankscope.rank import AttentionSizes, counting_upper_bound, published_lower_bound
 
 
 @settings(deadline=None)

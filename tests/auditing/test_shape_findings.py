@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.findings import Finding, Severity
-from rankscope.auditing.shape_findings import shape_findings
+from rankscope.auditing.findings import Finding, Severity, shape_findings
 from rankscope.cli.main import COMMANDS
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.singular_values import (
+from rankscope.auditing.spectra import (
     Triangle,
     computation_error,
     matrix_spectrum,

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Parameters
-from rankscope.auditing.findings import Finding
-from rankscope.auditing.tensors import MatrixRow, TensorRow
-from rankscope.auditing.weight_findings import factored_saving, weight_findings
+from rankscope.auditing.findings import Finding, factored_saving, weight_findings
+from rankscope.auditing.spectra import MatrixRow, TensorRow
 from rankscope.cli.main import main
 
 FLAT = MatrixRow(

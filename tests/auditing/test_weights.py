@@ -9,12 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.convolutions import geometries
-from rankscope.auditing.sources import open_model
-from rankscope.auditing.sources.state_dict import StateDict
-from rankscope.auditing.tensors import TensorRow
-from rankscope.auditing.views import WeightOptions
-from rankscope.auditing.weights import audit_weights
+from rankscope.auditing.sources import StateDict
+from rankscope.auditing.spectra import TensorRow, geometries
+from rankscope.auditing.weight_files import open_model
+from rankscope.auditing.weights import WeightOptions, audit_weights
 from rankscope.errors import SizeError
 from rankscope.progress import Progress
 

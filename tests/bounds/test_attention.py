@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rankscope.bounds.attention import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.attention import (
     multiset_lower_bound,
     published_lower_bound,
     published_upper_bound,
     quadric_lower_bound,
     word_upper_bound,
 )
-from rankscope.bounds.counting import counting_upper_bound
-from rankscope.bounds.sizes import AttentionSizes
-from rankscope.errors import BoundError
-from rankscope.separation.exact.modular import rank_modulo
+from rankscope.rank.bounds.counting import counting_upper_bound
+from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank.elimination import rank_modulo
 from rankscope.theorem import Status
 
 PRIME = 16_777_213

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.budget import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.polynomials import (
     BEST_REAL_DEGREE,
     best_chain_degree,
     best_degree,
     budgets_where_three_loses,
     growth_per_matrix,
 )
-from rankscope.errors import BoundError
 
 
 def test_at_real_depth_e_is_best_and_three_among_integers() -> None:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.convolutional import (
+from rankscope.diagrams.cuts import minimal_cut
+from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.parts import Index, Node
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.networks import (
     Circuit,
     Pooling,
     convolutional_cp_lower_bound,
@@ -15,11 +19,7 @@ from rankscope.bounds.convolutional import (
     pooling_lower_bound,
     pooling_upper_bound,
 )
-from rankscope.diagrams.cuts import minimal_cut
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Index, Node
-from rankscope.errors import BoundError
-from rankscope.separation.exact.modular import rank_modulo
+from rankscope.rank.elimination import rank_modulo
 
 
 @pytest.mark.parametrize(("window", "tokens", "templates", "channels", "mixed", "halves"), [

@@ -9,17 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.binomials import multiset
-from rankscope.bounds.counting import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.counting import (
+    FreeCount,
+    PolynomialCount,
     counting_terms,
     counting_upper_bound,
+    meeting_sum,
+    multiset,
     narrow_counting_upper_bound,
     word_count,
 )
-from rankscope.bounds.meeting import FreeCount, PolynomialCount, meeting_sum
-from rankscope.bounds.sizes import AttentionSizes
-from rankscope.bounds.weyl import covariant_count, invariant_count, weyl_dimension
-from rankscope.errors import BoundError
+from rankscope.rank.bounds.sizes import (
+    AttentionSizes,
+    covariant_count,
+    invariant_count,
+    weyl_dimension,
+)
 
 PRIME = 1_000_003
 

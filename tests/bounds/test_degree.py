@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.binomials import multiset
-from rankscope.bounds.degree import fully_connected_upper_bound
 from rankscope.errors import BoundError
+from rankscope.rank.bounds.counting import multiset
+from rankscope.rank.bounds.polynomials import fully_connected_upper_bound
 
 
 def bound(inputs: int, left: int, degree: int, depth: int) -> int | None:

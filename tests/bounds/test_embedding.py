@@ -5,8 +5,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.embedding import Growth, embedding_lower_growth, embedding_upper_growth
-from rankscope.bounds.sizes import AttentionSizes
+from rankscope.rank.bounds.attention import Growth, embedding_lower_growth, embedding_upper_growth
+from rankscope.rank.bounds.sizes import AttentionSizes
 from rankscope.theorem import Bound, Status
 
 

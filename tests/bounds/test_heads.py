@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.measuring import measure_rank
-from rankscope.bounds.counting import counting_upper_bound, narrow_counting_upper_bound
-from rankscope.bounds.heads import heads_terms, heads_upper_bound, visible_forms
-from rankscope.bounds.sizes import AttentionSizes
 from rankscope.errors import BoundError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.partition import Partition
+from rankscope.rank.bounds.attention import heads_terms, heads_upper_bound, visible_forms
+from rankscope.rank.bounds.counting import counting_upper_bound, narrow_counting_upper_bound
+from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.partition import Partition
 
 PRIME = 16777213
 

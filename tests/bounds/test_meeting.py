@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.meeting import Count, FreeCount, PolynomialCount, meeting_sum
-from rankscope.bounds.weyl import covariant_count, invariant_count
+from rankscope.rank.bounds.counting import Count, FreeCount, PolynomialCount, meeting_sum
+from rankscope.rank.bounds.sizes import covariant_count, invariant_count
 from rankscope.theorem import MAX_DIGITS
 
 

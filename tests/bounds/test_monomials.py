@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.attention import published_upper_bound
-from rankscope.bounds.counting import counting_upper_bound, narrow_counting_upper_bound
-from rankscope.bounds.monomials import layers_for_all_pairs, monomial_lower_bound
-from rankscope.bounds.sizes import AttentionSizes
 from rankscope.errors import BoundError
-from rankscope.separation.exact.modular import rank_modulo
+from rankscope.rank.bounds.attention import published_upper_bound
+from rankscope.rank.bounds.counting import (
+    counting_upper_bound,
+    layers_for_all_pairs,
+    monomial_lower_bound,
+    narrow_counting_upper_bound,
+)
+from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank.elimination import rank_modulo
 from rankscope.theorem import Status
 
 PRIME = 16_777_213

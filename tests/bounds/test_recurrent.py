@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.recurrent import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.networks import (
     recurrent_upper_bound,
     start_end_grid_upper_bound,
     start_end_lower_bound,
     start_end_upper_bound,
 )
-from rankscope.errors import BoundError
 
 
 @pytest.mark.parametrize(("tokens", "templates", "channels", "depth", "value"), [

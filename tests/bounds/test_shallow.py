@@ -2,8 +2,8 @@
 
 import pytest
 
-from rankscope.bounds.shallow import shallow_lower_bound, shallow_upper_bound
 from rankscope.errors import BoundError
+from rankscope.rank.bounds.networks import shallow_lower_bound, shallow_upper_bound
 
 
 def test_shallow_networks_are_capped_by_channels_or_templates() -> None:

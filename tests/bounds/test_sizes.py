@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.attention import published_lower_bound
-from rankscope.bounds.sizes import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.attention import published_lower_bound
+from rankscope.rank.bounds.sizes import (
     DEEPEST,
     AttentionSizes,
     require_at_least,
@@ -13,7 +14,6 @@ from rankscope.bounds.sizes import (
     require_even,
     require_positions,
 )
-from rankscope.errors import BoundError
 
 
 @settings(deadline=None)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.sparse_polynomial import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.polynomials import (
     sparse_polynomial_lower_bound,
     sparse_polynomial_upper_bound,
 )
-from rankscope.errors import BoundError
-from rankscope.separation.exact.modular import rank_modulo
+from rankscope.rank.elimination import rank_modulo
 
 
 @settings(deadline=None, max_examples=60)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.tensor_train import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.polynomials import (
     alkin_lower_bound,
     different_cores_lower_bound,
     equal_cores_lower_bound,
@@ -15,7 +16,6 @@ from rankscope.bounds.tensor_train import (
     odd_even_upper_bound,
     tensor_train_upper_bound,
 )
-from rankscope.errors import BoundError
 
 
 @settings(deadline=None)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rankscope.bounds.degree import fully_connected_upper_bound
-from rankscope.bounds.total_degree import total_degree_upper_bound
 from rankscope.errors import BoundError
-from rankscope.separation.exact.modular import rank_modulo
+from rankscope.rank.bounds.counting import total_degree_upper_bound
+from rankscope.rank.bounds.polynomials import fully_connected_upper_bound
+from rankscope.rank.elimination import rank_modulo
 
 PRIME = 1073741789
 SMALL = st.integers(1, 3)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.bounds.binomials import multiset
-from rankscope.bounds.weyl import (
+from rankscope.errors import BoundError
+from rankscope.rank.bounds.counting import multiset
+from rankscope.rank.bounds.sizes import (
     MAX_PARTITIONS,
     covariant_count,
     invariant_count,
@@ -15,7 +16,6 @@ from rankscope.bounds.weyl import (
     require_few_partitions,
     weyl_dimension,
 )
-from rankscope.errors import BoundError
 
 SHAPES = [shape for total in range(6) for shape in partitions(total, 3)]
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rankscope.architectures.models.catalogue import build
 from rankscope.cli.main import main
 from rankscope.errors import OutputError, RequestError
 from rankscope.models import open_model
-from rankscope.training import samples as training_samples
-from rankscope.training.batches import Normalization, TensorData
-from rankscope.training.datasets import DataSet
-from rankscope.training.samples import LabelledSamples, read_labelled
+from rankscope.networks import samples as training_samples
+from rankscope.networks.batches import Normalization, TensorData
+from rankscope.networks.catalogue import build
+from rankscope.networks.datasets import DataSet
+from rankscope.networks.samples import LabelledSamples, read_labelled
 from rankscope.verbs import certify_robustness
 
 FACTORY = """

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.diagrams.families import build_family
+from rankscope.diagrams.families.catalogue import build_family
 from rankscope.diagrams.serialization import to_dict
 
 

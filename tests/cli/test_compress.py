@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from rankscope.cli.main import main
-from rankscope.compression.loading import load
+from rankscope.compression.saving import load
 
 FACTORY = """
 import torch

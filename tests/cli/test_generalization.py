@@ -13,7 +13,7 @@ from rankscope.cli.main import main
 FACTORY = """
 import torch
 from torch import nn
-from rankscope.layers.cp_layers import CPConv2d, CPLinear
+from rankscope.factorize.cp_layers import CPConv2d, CPLinear
 
 def network():
     generator = torch.Generator().manual_seed(0)

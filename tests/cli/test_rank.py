@@ -101,7 +101,7 @@ def test_an_interrupted_command_says_so(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rankscope.architectures.measuring.measure_rank", interrupt)
+    monkeypatch.setattr("rankscope.rank.measuring.measure_rank", interrupt)
     command = "rank attention --depth 1 --width 2"
     assert main(command.split()) == 130
     assert capsys.readouterr().err == "rankscope: interrupted\n"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
-from rankscope.compression.activations import Activations
+from rankscope.compression.calibration import Activations
 from rankscope.compression.scores import Weighing
 from rankscope.errors import CompressionError
 

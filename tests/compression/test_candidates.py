@@ -6,16 +6,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.candidates import Kitchen, Task, num_bytes, quantization_error
-from rankscope.compression.curves import error_curve, ladder_of_ranks
-from rankscope.compression.scores import Weighing
+from rankscope.compression.candidates import (
+    Kitchen,
+    Task,
+    error_curve,
+    ladder_of_ranks,
+    num_bytes,
+    quantization_error,
+)
+from rankscope.compression.scores import Weighing, relative_error
 from rankscope.compression.sites import Site, read_sites
 from rankscope.compression.usage import Call
-from rankscope.compression.whitening import relative_error
-from rankscope.layers.cores import CoreStore
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape
-from rankscope.layers.quantization import quantize
+from rankscope.factorize.cores import CoreStore, quantize
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape
 
 
 def site_of(module: nn.Module) -> Site:

@@ -8,15 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression.activations import Activations
 from rankscope.compression.applying import Compressed, apply_plan
-from rankscope.compression.budgets import state_bytes
+from rankscope.compression.calibration import Activations
 from rankscope.compression.compressing import compress
 from rankscope.compression.plan import Budget, Unit
-from rankscope.compression.planning import plan_compression
+from rankscope.compression.planning import plan_compression, state_bytes
 from rankscope.errors import CompressionError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.linear import FactorizedLinear
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.linear import FactorizedLinear
 
 PLAIN = [FORMATS[name] for name in ("svd", "tucker", "tensor-train")]
 

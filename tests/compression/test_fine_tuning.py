@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.fine_tuning import Distillation, Imitation, Labels, fine_tune
+from rankscope.compression.repair import Distillation, Imitation, Labels, fine_tune
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import CompressionError
+from rankscope.networks.batches import Batch, TensorData
 from rankscope.progress import Progress
-from rankscope.training.batches import Batch, TensorData
-from rankscope.training.recipe import Recipe
 
 RECIPE = Recipe(epochs=3, batch_size=10, learning_rate=1e-2)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.fisher import Fisher
+from rankscope.compression.calibration import Fisher
 from rankscope.errors import CompressionError
 
 

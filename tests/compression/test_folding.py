@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.architectures.models.residual import ResNet
 from rankscope.compression.compressing import compress
 from rankscope.compression.folding import fold_normalizations
 from rankscope.errors import CompressionError
-from rankscope.layers.convolution import FactorizedConv2d
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape
+from rankscope.factorize.convolution import FactorizedConv2d
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape
+from rankscope.networks.image import ResNet
 
 PLAIN = ("svd", "cp", "tucker", "tensor-train", "tensor-ring")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.latency_table import measure_latency, resized
+from rankscope.compression.usage import measure_latency, resized
 from rankscope.errors import CompressionError
 
 

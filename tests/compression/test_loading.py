@@ -12,8 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rankscope.compression.compressing import compress
-from rankscope.compression.loading import load
-from rankscope.compression.saving import save
+from rankscope.compression.saving import load, save
 from rankscope.errors import CompressionError, ModelFileError
 
 

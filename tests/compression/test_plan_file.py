@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.compression.plan import Budget, Costs, Plan, Row, Unit
-from rankscope.compression.plan_file import SavedPlan, WeightsSeal, read_plan
+from rankscope.compression.plan import (
+    Budget,
+    Costs,
+    Plan,
+    Row,
+    SavedPlan,
+    Unit,
+    WeightsSeal,
+    read_plan,
+)
 from rankscope.errors import CompressionError, ModelFileError
 
 # Plain data, made into plans in the test: beartype draws random numbers, strategies must not.

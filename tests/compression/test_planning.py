@@ -7,13 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.budgets import allowance, exchanged, state_bytes
+from rankscope.compression.applying import with_replaced
 from rankscope.compression.plan import Budget, Costs, Plan, Unit
-from rankscope.compression.planning import Tolerance, plan_compression
-from rankscope.compression.replacing import with_replaced
+from rankscope.compression.planning import (
+    Tolerance,
+    allowance,
+    exchanged,
+    plan_compression,
+    state_bytes,
+)
 from rankscope.compression.scores import Scoring, Weighing
 from rankscope.errors import CompressionError
-from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.progress import Progress
 
 SVD = [FORMATS["svd"]]

@@ -7,9 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from rankscope.compression.greedy import Option
-from rankscope.compression.quiet import STANDARD_OUTPUT, STRAY, without_stray_lines
-from rankscope.compression.solver import choose
+from rankscope.compression.solver import STANDARD_OUTPUT, STRAY, Option, choose, without_stray_lines
 
 PROBLEMS = (3, 9, 20, 29)  # seeds for which HiGHS 1.12 prints a line
 
@@ -50,7 +48,7 @@ def test_standard_output_is_back_after_an_error(capfd: pytest.CaptureFixture[str
 def test_a_process_without_standard_output_can_still_plan() -> None:
     program = (
         "import os; os.close(1)\n"
-        "from rankscope.compression.quiet import without_stray_lines\n"
+        "from rankscope.compression.solver import without_stray_lines\n"
         "with without_stray_lines(): os.write(2, b'works')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.compressing import compress
+from rankscope.compression.compressing import compress, count_parameters, report_on
 from rankscope.compression.plan import Unit
-from rankscope.compression.report import count_parameters, report_on
 from rankscope.errors import CompressionError
 
 

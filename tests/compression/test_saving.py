@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from rankscope.compression import saving
 from rankscope.compression.applying import Compressed
 from rankscope.compression.compressing import compress
-from rankscope.compression.loading import load
 from rankscope.compression.plan import Unit
-from rankscope.compression.saving import save
+from rankscope.compression.saving import load, save
 from rankscope.errors import CompressionError, ModelFileError, OutputError
 
 
@@ -94,7 +93,7 @@ def test_tied_weights_are_written_once(tmp_path: Path) -> None:
 
 
 def test_a_built_in_network_is_rebuilt_by_its_name(tmp_path: Path) -> None:
-    from rankscope.architectures.models.catalogue import build
+    from rankscope.networks.catalogue import build
 
     compressed = compress(build("digits"), keep=0.3)
     save(compressed, tmp_path / "digits", built_in="digits")

@@ -9,13 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.kept_outputs import keep_outputs
-from rankscope.compression.sequential import fit_stages
-from rankscope.compression.stages import input_of_stage, split_into_stages
+from rankscope.compression.repair import fit_stages, input_of_stage, keep_outputs, split_into_stages
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import CheckpointError, CompressionError, OutputError
+from rankscope.networks.batches import TensorData
 from rankscope.progress import Progress
-from rankscope.training.batches import TensorData
-from rankscope.training.recipe import Recipe
 
 STAGES = ("layer1", "layer2")
 RECIPE = Recipe(epochs=4, batch_size=8, learning_rate=1e-2)

@@ -7,8 +7,8 @@ from torch.nn.utils import parametrizations
 
 from rankscope.compression.sites import LeftAlone, read_sites
 from rankscope.errors import CompressionError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.linear import FactorizedLinear
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.linear import FactorizedLinear
 
 
 def reasons(model: nn.Module) -> dict[str, str]:

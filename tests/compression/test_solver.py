@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.compression.greedy import Option, choose_greedily, lower_hull, undominated
-from rankscope.compression.solver import choose
+from rankscope.compression.solver import Option, choose, choose_greedily, lower_hull, undominated
 
 options = st.lists(
     st.builds(Option, st.integers(0, 30), st.integers(0, 1000).map(lambda n: n / 64)),

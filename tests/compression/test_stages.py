@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.stages import output_of_stage, split_into_stages, stages_of
+from rankscope.compression.repair import output_of_stage, split_into_stages, stages_of
 from rankscope.errors import CompressionError
 
 

@@ -8,10 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.compression.greedy import Option
 from rankscope.compression.plan import Budget, Unit
-from rankscope.compression.planning import plan_compression
-from rankscope.compression.two_budgets import RELATIVE_GAP, SecondBudget, choose_within_both
+from rankscope.compression.planning import (
+    RELATIVE_GAP,
+    SecondBudget,
+    choose_within_both,
+    plan_compression,
+)
+from rankscope.compression.solver import Option
 from rankscope.errors import CompressionError
 
 triples = st.lists(

@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.latency import Stopwatch
 from rankscope.compression.sites import read_sites
-from rankscope.compression.usage import Call, Usage, flops, observe
+from rankscope.compression.usage import Call, Stopwatch, Usage, flops, observe
 from rankscope.errors import CompressionError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.plain import DENSE
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.plain import DENSE
 
 
 def usage_of(model: nn.Module, *example: Tensor) -> Usage:

@@ -6,16 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.compression.scores import Weighing, Weights
-from rankscope.compression.whitening import (
+from rankscope.compression.scores import (
+    Weighing,
+    Weights,
     can_whiten,
     is_plain,
     relative_error,
     take_back,
     whiten,
 )
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape
 
 
 def factor(size: int, groups: int, generator: torch.Generator) -> Tensor:

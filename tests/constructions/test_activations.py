@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies
 from tests.constructions.strategies import points_in_square, random_network
 from torch import nn
 
-from rankscope.constructions.activations import (
+from rankscope.lab.constructions.dense import (
     ACTIVATIONS,
     ELU,
     GELU,
@@ -16,10 +16,11 @@ from rankscope.constructions.activations import (
     SIGMOID,
     TANH,
     Activation,
+    Reals,
+    dense_layers,
     gelu_minimum,
     measure_activation,
 )
-from rankscope.constructions.dense import Reals, dense_layers
 
 EACH = pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda each: each.name)
 GRID = numpy.linspace(-30.0, 30.0, 6001)

@@ -6,15 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.constructions.approximation import (
+from rankscope.errors import ConstructionError, TooLargeError
+from rankscope.lab.constructions.approximation import (
     ExponentialSum,
     approximate_on_box,
     approximate_on_interval,
     fit_exponentials,
     lattice,
 )
-from rankscope.constructions.dense import Box, Reals, evaluate
-from rankscope.constructions.interval_arithmetic import (
+from rankscope.lab.constructions.dense import Box, Reals, evaluate
+from rankscope.lab.constructions.interval_arithmetic import (
     IntervalFunction,
     LipschitzFunction,
     Target,
@@ -22,8 +23,7 @@ from rankscope.constructions.interval_arithmetic import (
     exp,
     sin,
 )
-from rankscope.constructions.piecewise_linear import exact_values
-from rankscope.errors import ConstructionError, TooLargeError
+from rankscope.lab.constructions.piecewise_linear import exact_values
 
 # Approximation.
 
@@ -73,7 +73,7 @@ def test_an_epsilon_below_the_rounding_of_weights_is_refused(
     def off_by_one(network: nn.Module, points: Reals) -> list[Fraction]:
         return [value + 1 for value in exact_values(network, points)]
 
-    monkeypatch.setattr("rankscope.constructions.approximation.exact_values", off_by_one)
+    monkeypatch.setattr("rankscope.lab.constructions.approximation.exact_values", off_by_one)
     with pytest.raises(ConstructionError, match=r"epsilon 0.5 is below .* which is 1\.\d"):
         approximate_on_interval(WAVE, 0.0, 1.0, epsilon=0.5)
 
@@ -180,13 +180,13 @@ def test_functions_that_exponentials_do_not_reach_are_refused() -> None:
 
 
 def test_networks_that_would_be_too_wide_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.constructions.approximation.MAX_UNITS", 10)
+    monkeypatch.setattr("rankscope.lab.constructions.approximation.MAX_UNITS", 10)
     with pytest.raises(TooLargeError, match=r"over the limit of 10"):
         approximate_on_box(SMOOTH, Box.unit(2), epsilon=0.3)
 
 
 def test_a_bound_that_stays_above_epsilon_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.constructions.approximation._bound", lambda *_: 0.5)
+    monkeypatch.setattr("rankscope.lab.constructions.approximation._bound", lambda *_: 0.5)
     with pytest.raises(ConstructionError, match=r"within 0.5 of the function .* below epsilon 0.3"):
         approximate_on_box(SMOOTH, Box.unit(2), epsilon=0.3)
 

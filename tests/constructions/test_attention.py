@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from rankscope.constructions.attention import (
+from rankscope.errors import ConstructionError
+from rankscope.lab.constructions.attention import (
     MultiHeadAttention,
     Recurrence,
     RecurrentAttention,
@@ -17,7 +18,6 @@ from rankscope.constructions.attention import (
     transformer_scale,
     worked_example,
 )
-from rankscope.errors import ConstructionError
 
 # Lookup attention.
 

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import dropout as torch_dropout
 
-from rankscope.constructions.blocks import (
+from rankscope.errors import ConstructionError
+from rankscope.factorize.rank_interval import cp_rank
+from rankscope.lab.constructions.blocks import (
     BatchNormalization,
     EarlyStopping,
     JacobianRange,
@@ -26,8 +28,6 @@ from rankscope.constructions.blocks import (
     softmax_properties,
     tensor_product,
 )
-from rankscope.decompositions.interval import cp_rank
-from rankscope.errors import ConstructionError
 
 # Softmax.
 

@@ -4,10 +4,10 @@ from hypothesis import given, settings, strategies
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.architectures.models.catalogue import build_trained
-from rankscope.architectures.models.digits import DigitsNetwork
-from rankscope.constructions.dead_units import DeadUnits, LayerUnits, dead_units
 from rankscope.errors import ConstructionError
+from rankscope.lab.constructions.dead_units import DeadUnits, LayerUnits, dead_units
+from rankscope.networks.catalogue import build_trained
+from rankscope.networks.image import DigitsNetwork
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:

@@ -3,7 +3,8 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.constructions.dense import (
+from rankscope.errors import ConstructionError
+from rankscope.lab.constructions.dense import (
     Box,
     DenseLayer,
     dense_layers,
@@ -13,7 +14,6 @@ from rankscope.constructions.dense import (
     require_finite,
     require_shape,
 )
-from rankscope.errors import ConstructionError
 
 # Dense.
 

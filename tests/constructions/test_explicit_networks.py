@@ -12,8 +12,9 @@ from tests.constructions.strategies import (
     sampled_patterns,
 )
 
-from rankscope.constructions.dense import Box, DenseLayer, dense_layers, evaluate, relu_network
-from rankscope.constructions.explicit_networks import (
+from rankscope.errors import ConstructionError
+from rankscope.lab.constructions.dense import Box, DenseLayer, dense_layers, evaluate, relu_network
+from rankscope.lab.constructions.explicit_networks import (
     MaxMinString,
     Step,
     depth_separation,
@@ -28,10 +29,13 @@ from rankscope.constructions.explicit_networks import (
     sawtooth_network,
     two_five_one,
 )
-from rankscope.constructions.piecewise_linear import PiecewiseLinear, one_hidden_layer
-from rankscope.constructions.regions import montufar_lower_bound, regions_in_plane, regions_on_line
-from rankscope.constructions.regions_space import regions_in_space
-from rankscope.errors import ConstructionError
+from rankscope.lab.constructions.piecewise_linear import PiecewiseLinear, one_hidden_layer
+from rankscope.lab.constructions.regions import (
+    montufar_lower_bound,
+    regions_in_plane,
+    regions_on_line,
+)
+from rankscope.lab.constructions.regions_space import regions_in_space
 
 # Two five one.
 

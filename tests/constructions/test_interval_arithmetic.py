@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.constructions import interval_arithmetic as ia
-from rankscope.constructions.interval_arithmetic import (
+from rankscope.errors import ConstructionError
+from rankscope.lab.constructions import interval_arithmetic as ia
+from rankscope.lab.constructions.interval_arithmetic import (
     Interval,
     IntervalFunction,
     LipschitzFunction,
@@ -15,7 +16,6 @@ from rankscope.constructions.interval_arithmetic import (
     Target,
     sin,
 )
-from rankscope.errors import ConstructionError
 
 # Interval arithmetic.
 

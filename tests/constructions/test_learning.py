@@ -8,9 +8,10 @@ import torch
 from hypothesis import assume, given, settings, strategies
 from torch.nn import functional
 
-from rankscope.constructions import learning
-from rankscope.constructions.dense import Reals
-from rankscope.constructions.learning import (
+from rankscope.errors import ConstructionError
+from rankscope.lab.constructions import learning
+from rankscope.lab.constructions.dense import Reals
+from rankscope.lab.constructions.learning import (
     CONVERGENCE,
     Adam,
     AveragedMomentum,
@@ -30,7 +31,6 @@ from rankscope.constructions.learning import (
     logistic_regression,
     total_variation,
 )
-from rankscope.errors import ConstructionError
 
 # Distances.
 

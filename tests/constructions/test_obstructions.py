@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from tests.constructions.strategies import points_in_square, random_network
 
-from rankscope.constructions.dense import Box, evaluate
-from rankscope.constructions.obstructions import (
+from rankscope.errors import ConstructionError
+from rankscope.lab.constructions.dense import Box, evaluate
+from rankscope.lab.constructions.obstructions import (
     Obstruction,
     find_obstruction,
     maximum_of_three,
     polynomial_barrier,
     verify_obstruction,
 )
-from rankscope.errors import ConstructionError
 
 # Polynomial activation.
 

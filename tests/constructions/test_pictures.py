@@ -6,24 +6,25 @@ import numpy
 import pytest
 from torch import nn
 
-from rankscope.constructions.approximation import approximate_on_interval
-from rankscope.constructions.dead_units import DeadUnits, LayerUnits
-from rankscope.constructions.dense import Box, dense_layers
-from rankscope.constructions.explicit_networks import two_five_one
-from rankscope.constructions.interval_arithmetic import IntervalFunction, exp
-from rankscope.constructions.learning import (
+from rankscope.errors import ConstructionError, OutputError
+from rankscope.lab.constructions.approximation import approximate_on_interval
+from rankscope.lab.constructions.dead_units import DeadUnits, LayerUnits
+from rankscope.lab.constructions.dense import Box, dense_layers
+from rankscope.lab.constructions.explicit_networks import two_five_one
+from rankscope.lab.constructions.interval_arithmetic import IntervalFunction, exp
+from rankscope.lab.constructions.learning import (
     Adam,
     GradientDescent,
     follow,
     gradient_descent,
     least_squares,
 )
-from rankscope.constructions.obstructions import (
+from rankscope.lab.constructions.obstructions import (
     find_obstruction,
     maximum_of_three,
     polynomial_barrier,
 )
-from rankscope.constructions.pictures import (
+from rankscope.lab.constructions.pictures import (
     FIRST,
     FIRST_TINT,
     SECOND,
@@ -41,7 +42,7 @@ from rankscope.constructions.pictures import (
     save_figure,
     shared_colours,
 )
-from rankscope.constructions.pictures_functions import (
+from rankscope.lab.constructions.pictures_functions import (
     draw_approximation,
     draw_barrier,
     draw_hidden_units,
@@ -50,10 +51,9 @@ from rankscope.constructions.pictures_functions import (
     draw_sawtooth,
     draw_two_five_one,
 )
-from rankscope.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.constructions.regions import regions_in_plane
-from rankscope.constructions.weight_sharing import shared_convolution
-from rankscope.errors import ConstructionError, OutputError
+from rankscope.lab.constructions.piecewise_linear import PiecewiseLinear
+from rankscope.lab.constructions.regions import regions_in_plane
+from rankscope.lab.constructions.weight_sharing import shared_convolution
 
 # Figures.
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from tests.constructions.strategies import QUARTERS, piecewise_linear, random_network
 from torch import nn
 
-from rankscope.constructions.dense import DenseLayer, dense_layers, evaluate, relu_network
-from rankscope.constructions.piecewise_linear import (
+from rankscope.errors import ConstructionError
+from rankscope.lab.constructions.dense import DenseLayer, dense_layers, evaluate, relu_network
+from rankscope.lab.constructions.piecewise_linear import (
     PiecewiseLinear,
     exact_values,
     fewest_units,
@@ -18,7 +19,6 @@ from rankscope.constructions.piecewise_linear import (
     subset_with_sum,
     with_fewest_units,
 )
-from rankscope.errors import ConstructionError
 
 # Piecewise linear.
 

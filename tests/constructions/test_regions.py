@@ -11,13 +11,14 @@ from tests.constructions.strategies import (
     sampled_patterns,
 )
 
-from rankscope.constructions.dense import Box, DenseLayer, evaluate, relu_network
-from rankscope.constructions.piecewise_linear import (
+from rankscope.errors import ConstructionError, TooLargeError
+from rankscope.lab.constructions.dense import Box, DenseLayer, evaluate, relu_network
+from rankscope.lab.constructions.piecewise_linear import (
     PiecewiseLinear,
     one_hidden_layer,
     read_piecewise_linear,
 )
-from rankscope.constructions.regions import (
+from rankscope.lab.constructions.regions import (
     Polygon,
     montufar_lower_bound,
     product_upper_bound,
@@ -26,8 +27,7 @@ from rankscope.constructions.regions import (
     split,
     zaslavsky_upper_bound,
 )
-from rankscope.constructions.regions_space import regions_in_space
-from rankscope.errors import ConstructionError, TooLargeError
+from rankscope.lab.constructions.regions_space import regions_in_space
 
 # Region bounds.
 

@@ -6,20 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.constructions.strategies import points_in_square, random_network, sampled_patterns
 
-from rankscope.constructions.dense import Box, DenseLayer, evaluate, rational, relu_network
-from rankscope.constructions.regions import (
+from rankscope.errors import ConstructionError, TooLargeError
+from rankscope.lab.constructions.dense import Box, DenseLayer, evaluate, rational, relu_network
+from rankscope.lab.constructions.regions import (
     product_upper_bound,
     regions_on_line,
     zaslavsky_upper_bound,
 )
-from rankscope.constructions.regions_space import (
+from rankscope.lab.constructions.regions_space import (
     Ball,
     largest_ball,
     proves_empty,
     proves_interior,
     regions_in_space,
 )
-from rankscope.errors import ConstructionError, TooLargeError
 
 # Largest ball.
 
@@ -66,7 +66,9 @@ def test_a_solver_that_gives_up_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
         status = 4
         message = "numerical trouble"
 
-    monkeypatch.setattr("rankscope.constructions.regions_space.linprog", lambda *_, **__: Failed())
+    monkeypatch.setattr(
+        "rankscope.lab.constructions.regions_space.linprog", lambda *_, **__: Failed()
+    )
     with pytest.raises(
         ConstructionError, match=r"1 constraints in 2 dimensions: numerical trouble"
     ):

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.constructions.topic import (
+from rankscope.errors import OutputError
+from rankscope.lab.constructions.topic import (
     Topic,
     TopicResult,
     Value,
@@ -10,7 +11,6 @@ from rankscope.constructions.topic import (
     in_lecture,
     recalled,
 )
-from rankscope.errors import OutputError
 from rankscope.theorem import Theorem
 
 

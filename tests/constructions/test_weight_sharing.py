@@ -9,16 +9,16 @@ from hypothesis import assume, given, settings, strategies
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from rankscope.constructions.dense import Reals
-from rankscope.constructions.weight_sharing import (
+from rankscope.errors import ConstructionError, TooLargeError
+from rankscope.lab.constructions.dense import Reals
+from rankscope.lab.constructions.weight_sharing import (
     SharedMatrix,
     as_matrix,
     shared_convolution,
     shared_graph_layer,
     shared_recurrence,
 )
-from rankscope.errors import ConstructionError, TooLargeError
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
+from rankscope.robust.orthogonal import OrthogonalConv2d
 
 # Shared matrix.
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions import alternating
-from rankscope.decompositions.alternating import Sweeps, alternate
-from rankscope.decompositions.factors import Factors, Reals, compose, project
+from rankscope.factorize import cp as alternating
+from rankscope.factorize.cp import Sweeps, alternate
+from rankscope.factorize.truncation import Factors, Reals, compose, project
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=5).map(tuple)
 

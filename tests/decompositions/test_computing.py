@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.decompositions import computing
-from rankscope.decompositions.computing import to_scaled
-from rankscope.decompositions.truncation import MaxBond, RelativeError, Truncation
 from rankscope.errors import DecompositionError
+from rankscope.factorize import truncation as computing
+from rankscope.factorize.truncation import MaxBond, RelativeError, Truncation, to_scaled
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.cp_candidates import (
+from rankscope.factorize.cp import (
     Candidate,
     Solver,
     sufficient_components,
     without_search,
 )
-from rankscope.decompositions.factors import Reals
+from rankscope.factorize.truncation import Reals
 
 
 def random_unit(shape: tuple[int, ...], seed: int) -> Reals:

@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 from tensorly.decomposition import parafac
 from torch import Tensor
 
-from rankscope.decompositions import computing
-from rankscope.decompositions.cp_form import component_sum, decompose_cp
-from rankscope.decompositions.cp_search import CPOptions
-from rankscope.decompositions.truncation import (
+from rankscope.errors import DecompositionError
+from rankscope.factorize import truncation as computing
+from rankscope.factorize.cp import CPOptions, component_sum, decompose_cp
+from rankscope.factorize.truncation import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
 )
-from rankscope.errors import DecompositionError
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple)
 QUICK = CPOptions(num_starts=1, max_sweeps=20, max_iterations=5)

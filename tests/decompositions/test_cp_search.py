@@ -1,11 +1,10 @@
 import numpy
 import pytest
 
-from rankscope.decompositions import cp_search
-from rankscope.decompositions.cp_candidates import Solver
-from rankscope.decompositions.cp_search import CPOptions, search_cp
-from rankscope.decompositions.factors import Reals, compose
 from rankscope.errors import DecompositionError
+from rankscope.factorize import cp as cp_search
+from rankscope.factorize.cp import CPOptions, Solver, search_cp
+from rankscope.factorize.truncation import Reals, compose
 
 
 def unit(tensor: Reals) -> Reals:

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.direct import direct_decompositions
-from rankscope.decompositions.factors import Reals, compose
+from rankscope.factorize.cp import direct_decompositions
+from rankscope.factorize.truncation import Reals, compose
 
 
 def unit(tensor: Reals) -> Reals:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.factors import (
+from rankscope.factorize.truncation import (
     Factors,
     balance,
     component_norms,

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions import CPFit, FitOptions, fit_cp
-from rankscope.decompositions.factors import Factors, Reals, component_norms, compose
 from rankscope.errors import DecompositionError, TooLargeError
+from rankscope.factorize import CPFit, FitOptions, fit_cp
+from rankscope.factorize.truncation import Factors, Reals, component_norms, compose
 
 
 def random_factors(shape: tuple[int, ...], num_components: int, seed: int = 0) -> Factors:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.factors import compose
-from rankscope.decompositions.flattenings import Flattening, Modular, Numeric, best_matricization
-from rankscope.separation import Partition, matricize, numeric_rank
+from rankscope.factorize.rank_interval import Flattening, Modular, Numeric, best_matricization
+from rankscope.factorize.truncation import compose
+from rankscope.rank import Partition, matricize, numeric_rank
 
 SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=4)
 PRIMES = st.sampled_from([3, 101, 16777213])

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rankscope.decompositions import CPFit, CPRankOptions, FitOptions, cp_rank
-from rankscope.decompositions.factors import Reals, compose
-from rankscope.decompositions.flattenings import Modular, Numeric
 from rankscope.errors import DecompositionError, PrimeError, TooLargeError
+from rankscope.factorize import CPFit, CPRankOptions, FitOptions, cp_rank
+from rankscope.factorize.rank_interval import Modular, Numeric
+from rankscope.factorize.truncation import Reals, compose
 
 HASTY = CPRankOptions(fit=FitOptions(num_restarts=6, max_iterations=100))
 

@@ -7,9 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rankscope.decompositions.factors import compose
-from rankscope.decompositions.flattenings import Flattening, Modular, Numeric, best_matricization
-from rankscope.decompositions.koszul import improve_by_koszul, koszul_matrix
+from rankscope.factorize.rank_interval import (
+    Flattening,
+    Modular,
+    Numeric,
+    best_matricization,
+    improve_by_koszul,
+    koszul_matrix,
+)
+from rankscope.factorize.truncation import compose
 
 EXACT = Modular(16777213)
 

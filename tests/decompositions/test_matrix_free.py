@@ -3,15 +3,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.factors import Factors, compose
-from rankscope.decompositions.gauss_newton import (
+from rankscope.factorize.cp_fit import (
+    NormalOperator,
     Stopping,
     dense_equations,
     descend,
     gradient,
+    matrix_free_equations,
     normal_matrix,
 )
-from rankscope.decompositions.matrix_free import NormalOperator, matrix_free_equations
+from rankscope.factorize.truncation import Factors, compose
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=5).map(tuple)
 

@@ -4,8 +4,8 @@ import numpy
 import pytest
 import torch
 
-from rankscope.decompositions.real_tensor import RealTensor, to_array, to_unit
 from rankscope.errors import DecompositionError
+from rankscope.factorize.truncation import RealTensor, to_array, to_unit
 
 
 @pytest.mark.parametrize(

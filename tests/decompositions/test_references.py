@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 from rankscope import decompositions
-from rankscope.decompositions import tensorly_tensors
+from rankscope.factorize import tensorly_tensors
 
 MODULES = [found.name for found in pkgutil.iter_modules(decompositions.__path__)]
 VERBS = ("decompose", "fit", "round", "search", "tucker_energy", "to_tensorly", "from_tensorly")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rankscope.decompositions.ring_descent import Ring, contract_ring, descend_ring
+from rankscope.factorize.tensor_ring import Ring, contract_ring, descend_ring
 
 
 def random_ring(sizes: tuple[int, ...], bonds: tuple[int, ...], seed: int) -> Ring:

@@ -6,10 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.decompositions.ring_descent import Ring, contract_ring
-from rankscope.decompositions.ring_gauge import least_norm_cores
-from rankscope.decompositions.tensor_ring import decompose_tensor_ring
-from rankscope.decompositions.truncation import Bonds
+from rankscope.factorize.tensor_ring import (
+    Ring,
+    contract_ring,
+    decompose_tensor_ring,
+    least_norm_cores,
+)
+from rankscope.factorize.truncation import Bonds
 
 
 def draw(*shape: int, seed: int) -> Tensor:

@@ -1,8 +1,7 @@
 import numpy
 import pytest
 
-from rankscope.decompositions.factors import compose
-from rankscope.decompositions.starts import random_start, resize
+from rankscope.factorize.truncation import compose, random_start, resize
 
 
 def test_random_starts_have_norm_1_and_follow_their_generator() -> None:

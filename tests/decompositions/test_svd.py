@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.decompositions.svd import (
+from rankscope.errors import DecompositionError
+from rankscope.factorize.svd import (
     Economy,
     Randomized,
     SVDMethod,
@@ -14,13 +15,12 @@ from rankscope.decompositions.svd import (
     left_singular_vectors,
     thin_svd,
 )
-from rankscope.decompositions.truncation import (
+from rankscope.factorize.truncation import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
 )
-from rankscope.errors import DecompositionError
 
 SIZES = st.integers(1, 12)
 SEEDS = st.integers(0, 999)

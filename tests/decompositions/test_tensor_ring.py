@@ -6,20 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.decompositions.ring_descent import contract_ring
-from rankscope.decompositions.tensor_ring import (
+from rankscope.errors import DecompositionError
+from rankscope.factorize.tensor_ring import (
+    contract_ring,
     count_ring,
     decompose_tensor_ring,
     limited_ring_bonds,
 )
-from rankscope.decompositions.tensor_train import decompose_tensor_train
-from rankscope.decompositions.truncation import (
+from rankscope.factorize.tensor_train import decompose_tensor_train
+from rankscope.factorize.truncation import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
 )
-from rankscope.errors import DecompositionError
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple)
 SEEDS = st.integers(0, 99)

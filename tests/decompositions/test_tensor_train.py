@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from tensorly.decomposition import tensor_train
 from torch import Tensor
 
-from rankscope.decompositions.tensor_train import (
+from rankscope.errors import DecompositionError
+from rankscope.factorize.tensor_train import (
     contract_train,
     count_train,
     decompose_tensor_train,
     limited_bonds,
 )
-from rankscope.decompositions.truncation import (
+from rankscope.factorize.truncation import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
 )
-from rankscope.errors import DecompositionError
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 SEEDS = st.integers(0, 999)

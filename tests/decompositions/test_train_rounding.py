@@ -4,20 +4,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.decompositions import computing
-from rankscope.decompositions.tensor_train import (
+from rankscope.errors import DecompositionError
+from rankscope.factorize import truncation as computing
+from rankscope.factorize.tensor_train import (
     Train,
     contract_train,
     decompose_tensor_train,
     limited_bonds,
+    round_tensor_train,
 )
-from rankscope.decompositions.train_rounding import round_tensor_train
-from rankscope.decompositions.truncation import (
+from rankscope.factorize.truncation import (
     KeepParameters,
     MaxBond,
     RelativeError,
 )
-from rankscope.errors import DecompositionError
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.truncation import (
+from rankscope.errors import DecompositionError
+from rankscope.factorize.truncation import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
     bond_sizes,
 )
-from rankscope.errors import DecompositionError
 
 
 def tucker_count(sizes: tuple[int, ...], ranks: tuple[int, ...]) -> int:

@@ -2,8 +2,8 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.factors import compose
-from rankscope.decompositions.tucker import compress
+from rankscope.factorize.truncation import compose
+from rankscope.factorize.tucker import compress
 
 
 @settings(deadline=None)

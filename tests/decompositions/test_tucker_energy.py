@@ -5,10 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.decompositions.truncation import Bonds
-from rankscope.decompositions.tucker_energy import tucker_energy
-from rankscope.decompositions.tucker_form import decompose_tucker, expand
 from rankscope.errors import DecompositionError
+from rankscope.factorize.truncation import Bonds
+from rankscope.factorize.tucker import decompose_tucker, expand, tucker_energy
 
 
 @settings(deadline=None, max_examples=25)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tensorly.decomposition import partial_tucker
 from torch import Tensor
 
-from rankscope.decompositions.truncation import (
+from rankscope.errors import DecompositionError
+from rankscope.factorize.truncation import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
 )
-from rankscope.decompositions.tucker_form import decompose_tucker, matricized, multiply
-from rankscope.errors import DecompositionError
+from rankscope.factorize.tucker import decompose_tucker, matricized, multiply
 
 SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 SEEDS = st.integers(0, 999)

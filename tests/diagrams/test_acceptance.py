@@ -15,12 +15,14 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import FAMILIES, build_family, with_batch
-from rankscope.diagrams.layout import View, lay_out
-from rankscope.diagrams.pictures.composition import compose
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.scene import Label, Scene, Shape, ShapeKind
-from rankscope.diagrams.pictures.svg import to_svg
+from rankscope.diagrams.families.catalogue import FAMILIES, build_family
+from rankscope.diagrams.families.tensors import with_batch
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.placement import View
+from rankscope.drawing.page import compose
+from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind
+from rankscope.drawing.svg import to_svg
 
 CASES: list[tuple[str, dict[str, str | int]]] = [
     *((name, {}) for name in FAMILIES),
@@ -199,13 +201,13 @@ def test_case_12_a_perceptron_is_one_row_with_its_barrier_inline() -> None:
 DRAW_ALL = """
 import hashlib, json, sys
 from torch import nn
-from rankscope.diagrams.pictures.composition import compose
+from rankscope.drawing.page import compose
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import FAMILIES, build_family
-from rankscope.reading import from_module
-from rankscope.diagrams.pictures.raster import to_pdf, to_png
-from rankscope.diagrams.pictures.svg import to_svg
-from rankscope.diagrams.pictures.tikz import to_tikz
+from rankscope.diagrams.families.catalogue import FAMILIES, build_family
+from rankscope.reading.network import from_module
+from rankscope.drawing.raster import to_pdf, to_png
+from rankscope.drawing.svg import to_svg
+from rankscope.drawing.tikz import to_tikz
 drawables = {name: build_family(name, {}) for name in FAMILIES}
 drawables |= {text: from_einsum(text) for text in json.loads(sys.argv[1])}
 layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)

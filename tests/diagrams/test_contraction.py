@@ -17,8 +17,7 @@ from rankscope.diagrams.contraction import (
     plan_contraction,
 )
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, Node, Region
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
 from rankscope.errors import ContractionError
 
 METHODS = (Automatic(), Exhaustive(), Greedy(), Cotengra(repeats=4))

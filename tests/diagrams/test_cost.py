@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from rankscope.diagrams.contraction import Exhaustive, InOrder
 from rankscope.diagrams.cost import cost, cost_formula
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.search.methods import IN_ORDER
-from rankscope.diagrams.search.problem import Problem
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.diagrams.search import IN_ORDER, Problem
 from rankscope.errors import ContractionError, SizeError
 
 

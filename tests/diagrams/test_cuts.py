@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.cuts import minimal_cut, prime_factors
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, Node, Region
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
 from rankscope.errors import DiagramError, SizeError
 
 Drawn = tuple[list[list[int]], list[int], list[int]]

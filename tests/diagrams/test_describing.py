@@ -1,8 +1,7 @@
 from rankscope.diagrams.describing import WireKind, describe, wire_kind
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 
 
 def diagram(words: str, output: str) -> Diagram:

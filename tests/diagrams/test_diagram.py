@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, Node, Region
-from rankscope.diagrams.validation import check_size
+from rankscope.diagrams.diagram import Diagram, check_size
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
 from rankscope.errors import DiagramError, SizeError
 
 PRODUCT = Diagram(

@@ -9,8 +9,7 @@ from opt_einsum.parser import alpha_canonicalize
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum, to_einsum
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, IndexKind, Node, Region, Role
 from rankscope.errors import DiagramError, EinsumError, SizeError
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.diagrams.functions import RECIPES, Function
+from rankscope.diagrams.parts import RECIPES, Function
 from rankscope.errors import DiagramError
 
 

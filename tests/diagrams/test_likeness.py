@@ -3,10 +3,9 @@ from dataclasses import replace
 import pytest
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.likeness import step_key
 from rankscope.diagrams.network import Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.diagrams.repeats import step_key
 
 INDICES = (Index("i", 5, "I"), Index("k", 3), Index("o", 3), Index("j", 4))
 DATA, KERNEL = Node("X", ("i", "j"), Role.DATA, array="x"), Node("K", ("k", "j"), array="w1")

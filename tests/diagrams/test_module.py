@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import to_module
-from rankscope.diagrams.parts import Index, Node, Region, Role
+from rankscope.diagrams.parts import Function, Index, Node, Region, Role
 from rankscope.diagrams.source import class_name
 from rankscope.errors import DiagramError, SizeError
 

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Index, Node, Region, Role
+from rankscope.diagrams.parts import Function, Index, Node, Region, Role
 from rankscope.diagrams.source import class_name, to_source
 
 

@@ -1,7 +1,6 @@
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.diagrams.program import einsum_program
 
 

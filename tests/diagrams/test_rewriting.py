@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.diagram import Diagram, evaluate_scale
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.diagrams.rewriting import collapse_region, contract_nodes
-from rankscope.diagrams.scale import evaluate_scale
 from rankscope.errors import ContractionError, DiagramError
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]

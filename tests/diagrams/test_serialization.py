@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, IndexKind, Node, Region, Role
 from rankscope.diagrams.serialization import from_dict, to_dict
 from rankscope.errors import DiagramError, RankscopeError, SizeError
 

@@ -3,8 +3,7 @@ from dataclasses import replace
 import pytest
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.diagrams.sizes import region_scale, resolved_sizes
 from rankscope.errors import SizeError
 

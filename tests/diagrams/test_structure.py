@@ -2,8 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, Node, Region
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
 
 
 def nested(depth: int) -> Diagram:

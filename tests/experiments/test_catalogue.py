@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rankscope.errors import ExperimentError, RequestError
-from rankscope.experiments.catalogue import (
+from rankscope.lab.experiments.catalogue import (
     EXPERIMENTS,
     TOPIC_GROUPS,
     TOPICS,
@@ -63,8 +63,8 @@ def test_lists_are_printed_without_torch(arguments: list[str]) -> None:
 
 def test_an_experiment_loads_only_what_it_needs() -> None:
     loaded = _modules_after(
-        "from rankscope.experiments import find_experiment as find; find('tt-digits')"
+        "from rankscope.lab.experiments import find_experiment as find; find('tt-digits')"
     )
-    homes = {f"rankscope.experiments.{listed.module}" for listed in EXPERIMENTS.values()}
-    assert homes & loaded == {"rankscope.experiments.classifiers"}
+    homes = {f"rankscope.lab.experiments.{listed.module}" for listed in EXPERIMENTS.values()}
+    assert homes & loaded == {"rankscope.lab.experiments.classifiers"}
     assert not any(name.startswith("rankscope.compression") for name in loaded)

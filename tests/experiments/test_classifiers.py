@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.architectures.classifiers.features import PatchFeatures
-from rankscope.architectures.classifiers.shallow_classifier import ShallowClassifier
+from rankscope.compression.training.recipe import Constant, Recipe
 from rankscope.errors import ExperimentError
-from rankscope.experiments.classifiers import (
+from rankscope.lab.experiments.classifiers import (
     DIGITS,
     FORMS,
     MNIST_PATCHES,
@@ -24,9 +23,10 @@ from rankscope.experiments.classifiers import (
     odd_even_rank,
     percent_right,
 )
-from rankscope.experiments.experiment import Entry, Row, RunContext
-from rankscope.training.batches import TensorData
-from rankscope.training.recipe import Constant, Recipe
+from rankscope.lab.experiments.experiment import Entry, Row, RunContext
+from rankscope.networks.batches import TensorData
+from rankscope.networks.classifiers import ShallowClassifier
+from rankscope.networks.features import PatchFeatures
 
 # Classifier entry.
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import ExperimentError
-from rankscope.experiments.cp_networks import (
+from rankscope.lab.experiments.cp_networks import (
     CP_LAYERS_ACCURACY,
     AccuracyEntry,
     LabelNoiseEntry,
@@ -16,10 +17,9 @@ from rankscope.experiments.cp_networks import (
     inputs_and_labels,
     small_network,
 )
-from rankscope.experiments.experiment import Row, RunContext
-from rankscope.training.batches import PadCropFlip, TensorData
-from rankscope.training.datasets import DataSet
-from rankscope.training.recipe import Recipe
+from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.networks.batches import PadCropFlip, TensorData
+from rankscope.networks.datasets import DataSet
 
 # Small networks, plain and with CP layers.
 
@@ -75,7 +75,7 @@ def test_only_regularized_workloads_have_dropout() -> None:
 
 def test_only_regularized_workloads_are_augmented(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rankscope.experiments.cp_networks.load_data_set", lambda name, folder: images()
+        "rankscope.lab.experiments.cp_networks.load_data_set", lambda name, folder: images()
     )
     assert TrainingWorkload("cifar10").data(None).train.augment is None
     assert (

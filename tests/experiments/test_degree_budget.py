@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.experiments.degree_budget import (
+from rankscope.compression.training.recipe import Recipe
+from rankscope.lab.experiments.degree_budget import (
     COMPARISONS,
     DEGREE_BUDGET,
     DEGREES,
@@ -15,9 +16,8 @@ from rankscope.experiments.degree_budget import (
     differences,
     draw_curves,
 )
-from rankscope.experiments.degree_tasks import CertifiedTask, ImageTask, WaveTask
-from rankscope.experiments.experiment import Row, RunContext
-from rankscope.training.recipe import Recipe
+from rankscope.lab.experiments.degree_tasks import CertifiedTask, ImageTask, WaveTask
+from rankscope.lab.experiments.experiment import Row, RunContext
 
 # Rows of `degree-budget`: budgets, ranks beside errors, and resuming.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext, takes_seeds
+from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext, takes_seeds
 
 
 @dataclass(frozen=True)

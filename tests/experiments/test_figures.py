@@ -1,11 +1,11 @@
 import numpy
 import pytest
 
-from rankscope.experiments.catalogue import EXPERIMENTS, find_experiment
-from rankscope.experiments.experiment import Row
-from rankscope.experiments.figures import DotFigure, LineFigure
-from rankscope.experiments.lipschitz import draw_accuracies
-from rankscope.experiments.orthogonality import draw_gradients
+from rankscope.lab.experiments.catalogue import EXPERIMENTS, find_experiment
+from rankscope.lab.experiments.experiment import Row
+from rankscope.lab.experiments.figures import DotFigure, LineFigure
+from rankscope.lab.experiments.lipschitz import draw_accuracies
+from rankscope.lab.experiments.orthogonality import draw_gradients
 
 # Line figure.
 

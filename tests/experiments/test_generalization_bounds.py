@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from rankscope.experiments.cp_networks import TrainingWorkload
-from rankscope.experiments.experiment import Row, RunContext
-from rankscope.experiments.generalization_bounds import (
+from rankscope.compression.training.recipe import Recipe
+from rankscope.generalize.analysis import Options
+from rankscope.lab.experiments.cp_networks import TrainingWorkload
+from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.lab.experiments.generalization_bounds import (
     NON_VACUOUS_BOUND,
     NUM_SETTINGS,
     BoundEntry,
@@ -15,9 +17,7 @@ from rankscope.experiments.generalization_bounds import (
     draw_bounds,
     largest,
 )
-from rankscope.generalization.analysis import Options
-from rankscope.training.datasets import load_data_set
-from rankscope.training.recipe import Recipe
+from rankscope.networks.datasets import load_data_set
 
 # Bounds beside test errors, over the epochs of a run.
 

@@ -4,10 +4,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.architectures.models.catalogue import build
+from rankscope.compression.training.recipe import Cosine, Recipe
 from rankscope.errors import DataError, ExperimentError
-from rankscope.experiments.experiment import RunContext
-from rankscope.experiments.image_compression import (
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape
+from rankscope.lab.experiments.experiment import RunContext
+from rankscope.lab.experiments.image_compression import (
     CIFAR10_COMPRESSION,
     DIGITS,
     DIGITS_COMPRESSION,
@@ -21,9 +23,7 @@ from rankscope.experiments.image_compression import (
     compress_uniformly,
     ranks_at_one_rate,
 )
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape
-from rankscope.training.recipe import Cosine, Recipe
+from rankscope.networks.catalogue import build
 
 # Rows of the compression table, on the embedded digits.
 

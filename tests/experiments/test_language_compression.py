@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.architectures.models.letter_to_phoneme import LetterToPhoneme, from_g2p_en
 from rankscope.errors import DataError
-from rankscope.experiments import language_compression
-from rankscope.experiments.experiment import RunContext
-from rankscope.experiments.language_compression import (
+from rankscope.lab.experiments import language_compression
+from rankscope.lab.experiments.experiment import RunContext
+from rankscope.lab.experiments.language_compression import (
     MINILM_COMPRESSION,
     PRONUNCIATION_COMPRESSION,
     LanguageEntry,
     Pronunciation,
     SentenceVectors,
 )
-from rankscope.training.batches import Batch
+from rankscope.networks.batches import Batch
+from rankscope.networks.language import LetterToPhoneme, from_g2p_en
 
 WORDS = ("ab", "abba", "bad", "cab", "dab", "add", "bee", "bed", "cede", "deed", "fab", "gab")
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
-from rankscope.architectures.lipschitz.network import LipschitzNetwork
+from rankscope.compression.training.loop import cross_entropy
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, RunContext
-from rankscope.experiments.lipschitz import (
+from rankscope.lab.data.losses import AdversarialLoss
+from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.lab.experiments.lipschitz import (
     LIPSCHITZ_CIFAR10,
     LIPSCHITZ_DIGITS,
     LONGER,
@@ -25,13 +26,11 @@ from rankscope.experiments.lipschitz import (
     scaling,
     usual_network,
 )
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
+from rankscope.networks.batches import IMAGENET_NORMALIZATION, TensorData
+from rankscope.networks.datasets import DataSet, load_data_set
 from rankscope.progress import Progress
-from rankscope.training.batches import IMAGENET_NORMALIZATION, TensorData
-from rankscope.training.datasets import DataSet, load_data_set
-from rankscope.training.loop import cross_entropy
-from rankscope.training.losses import AdversarialLoss
-from rankscope.training.recipe import Recipe
+from rankscope.robust.networks import LipConvNet, LipschitzNetwork
+from rankscope.robust.norm_preserving import OrthogonalLinear
 
 # Trained, attacked and certified, on small data made here and on the embedded digits.
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import MissingExtraError
-from rankscope.experiments.experiment import Row, RunContext
-from rankscope.experiments.orthogonality import (
+from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.lab.experiments.orthogonality import (
     ORTHOGONALITY,
     PUBLISHED,
     REFERENCES,
@@ -200,7 +200,7 @@ def test_ratios_are_those_of_norms() -> None:
 def test_what_is_not_installed_is_left_out_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankscope.experiments.orthogonality.find_spec", lambda _: None)
+    monkeypatch.setattr("rankscope.lab.experiments.orthogonality.find_spec", lambda _: None)
     row = row_of("AOC", tmp_path)
     assert row == {"layer": "AOC", "note": "left out: orthogonium is not installed"}
     with pytest.raises(MissingExtraError, match="AOC needs orthogonium"):
@@ -217,7 +217,7 @@ def test_what_is_installed_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     setattr(layers, "AdaptiveOrthoConv2d", adaptive)  # noqa: B010 - a module made by hand
     monkeypatch.setitem(sys.modules, "orthogonium", package)
     monkeypatch.setitem(sys.modules, "orthogonium.layers", layers)
-    monkeypatch.setattr("rankscope.experiments.orthogonality.find_spec", lambda _: object())
+    monkeypatch.setattr("rankscope.lab.experiments.orthogonality.find_spec", lambda _: object())
     assert row_of("AOC", tmp_path)["mean - 1"] == 0.0
 
 

@@ -3,17 +3,20 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.architectures.sequence_models.attention_forms import MultiHead
-from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, RunContext
-from rankscope.experiments.rank_predicts_loss import PretrainedEntry, RankEntry, correlation_rows
-from rankscope.experiments.sequence_models import (
+from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.lab.experiments.rank_predicts_loss import (
+    PretrainedEntry,
+    RankEntry,
+    correlation_rows,
+)
+from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     SequenceEntry,
     SpectrumSettings,
     Steps,
 )
+from rankscope.networks.sequence import MultiHead, TransformerShape
 
 SMALL = SpectrumSettings(num_inputs=6, num_outputs=1)
 MODEL = SequenceEntry(

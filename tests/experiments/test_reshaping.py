@@ -5,8 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.experiments.experiment import RunContext
-from rankscope.experiments.reshaping import (
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.channel_factors import balanced_factors
+from rankscope.factorize.formats.format import WeightShape
+from rankscope.lab.experiments.experiment import RunContext
+from rankscope.lab.experiments.reshaping import (
     RESHAPING,
     PlantedKernelEntry,
     Structure,
@@ -14,9 +17,6 @@ from rankscope.experiments.reshaping import (
     planted_kernel,
     winner,
 )
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.channel_factors import balanced_factors
-from rankscope.layers.formats.format import WeightShape
 
 # What is planted is there.
 

@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from rankscope.errors import ExperimentError, MissingExtraError, OutputError
-from rankscope.experiments.environment import commit_of, environment, merged
-from rankscope.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.experiments.reshaping import PlantedKernelEntry, Structure
-from rankscope.experiments.results import read_manifest
-from rankscope.experiments.running import RunOptions, read_outcome, run_experiment
-from rankscope.layers.formats.format import WeightShape
+from rankscope.factorize.formats.format import WeightShape
+from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.reshaping import PlantedKernelEntry, Structure
+from rankscope.lab.experiments.results import commit_of, environment, merged, read_manifest
+from rankscope.lab.experiments.running import RunOptions, read_outcome, run_experiment
 from rankscope.progress import Progress
 from rankscope.workers import Workers
 
@@ -188,11 +187,11 @@ KILLED = """
 import os, signal, sys
 from dataclasses import dataclass
 from pathlib import Path
-import rankscope.training.loop as loop
-from rankscope.experiments.experiment import Entry, Experiment
-from rankscope.experiments.running import RunOptions, run_experiment
-from rankscope.training import Recipe, cross_entropy, fit
-from rankscope.training.datasets import load_data_set
+import rankscope.compression.training.loop as loop
+from rankscope.lab.experiments.experiment import Entry, Experiment
+from rankscope.lab.experiments.running import RunOptions, run_experiment
+from rankscope.compression import Recipe, cross_entropy, fit
+from rankscope.networks.datasets import load_data_set
 import torch
 from torch import nn
 

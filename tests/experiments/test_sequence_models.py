@@ -9,23 +9,22 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from rankscope.architectures.sequence_models.attention_forms import CPForm, MultiHead
-from rankscope.architectures.sequence_models.pixel_model import PixelInput
-from rankscope.architectures.sequence_models.shape import TransformerShape
 from rankscope.auditing.law import LEVINE
+from rankscope.compression.training import loop
 from rankscope.errors import ExperimentError
-from rankscope.experiments.attention_forms import ATTENTION_FORMS, FormEntry
-from rankscope.experiments.bottlenecks import (
+from rankscope.factorize.tunable_attention import TunableAttention
+from rankscope.lab.experiments.attention_forms import ATTENTION_FORMS, FormEntry
+from rankscope.lab.experiments.bottlenecks import (
     EMBEDDING_BOTTLENECK,
     HEAD_BOTTLENECK,
     SIZE,
     ExactRankEntry,
     gain_rows,
 )
-from rankscope.experiments.depth_width import DEPTH_WIDTH, crossing, crossing_rows
-from rankscope.experiments.experiment import Experiment, Row, RunContext
-from rankscope.experiments.rank_predicts_loss import RANK_PREDICTS_LOSS, RankEntry
-from rankscope.experiments.sequence_models import (
+from rankscope.lab.experiments.depth_width import DEPTH_WIDTH, crossing, crossing_rows
+from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
+from rankscope.lab.experiments.rank_predicts_loss import RANK_PREDICTS_LOSS, RankEntry
+from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
     SequenceEntry,
@@ -36,9 +35,8 @@ from rankscope.experiments.sequence_models import (
     kept_bytes,
     spectrum_row,
 )
-from rankscope.layers.tunable_attention import TunableAttention
+from rankscope.networks.sequence import CPForm, MultiHead, PixelInput, TransformerShape
 from rankscope.progress import Progress
-from rankscope.training import loop
 
 # Kept memory.
 

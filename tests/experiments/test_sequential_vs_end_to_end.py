@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.experiments.experiment import RunContext
-from rankscope.experiments.image_compression import DIGITS, SOURCE_RECIPE, Protocol
-from rankscope.experiments.sequential_vs_end_to_end import (
+from rankscope.lab.experiments.experiment import RunContext
+from rankscope.lab.experiments.image_compression import DIGITS, SOURCE_RECIPE, Protocol
+from rankscope.lab.experiments.sequential_vs_end_to_end import (
     SEQUENTIAL_VS_END_TO_END,
     SamplesEntry,
 )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, Value
-from rankscope.experiments.table import Interval, partial_correlation, table_of
+from rankscope.lab.experiments.experiment import Row, Value
+from rankscope.lab.experiments.table import Interval, partial_correlation, table_of
 
 # Tables of settings.
 

@@ -3,17 +3,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.constructions.dense import dense_layers
-from rankscope.constructions.explicit_networks import depth_separation
 from rankscope.errors import TrainingError
-from rankscope.experiments.experiment import RunContext
-from rankscope.experiments.teaching_regions import (
+from rankscope.lab.constructions.dense import dense_layers
+from rankscope.lab.constructions.explicit_networks import depth_separation
+from rankscope.lab.experiments.experiment import RunContext
+from rankscope.lab.experiments.teaching_regions import (
     SAWTOOTH_RIVALS,
     TRAINED_REGIONS,
     SawtoothRival,
     TrainedRegions,
 )
-from rankscope.experiments.teaching_training import (
+from rankscope.lab.experiments.teaching_training import (
     DYING_WIDTH,
     L1,
     L2,

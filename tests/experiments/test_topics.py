@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.constructions.explicit_networks import depth_separation
-from rankscope.experiments.catalogue import find_topic
+from rankscope.lab.constructions.explicit_networks import depth_separation
+from rankscope.lab.experiments.catalogue import find_topic
 
 
 def test_the_worked_example_has_the_numbers_of_the_source() -> None:

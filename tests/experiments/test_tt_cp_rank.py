@@ -7,10 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.tensor_train import TensorTrain
 from rankscope.errors import ExperimentError
-from rankscope.experiments.experiment import Row, RunContext
-from rankscope.experiments.tt_cp_rank import (
+from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.lab.experiments.tt_cp_rank import (
     TT_CP_RANK,
     TrainRankEntry,
     coefficients,
@@ -18,6 +17,7 @@ from rankscope.experiments.tt_cp_rank import (
     odd_even_rank,
     random_train,
 )
+from rankscope.rank.networks.tensor_train import TensorTrain
 
 
 def run(entry: TrainRankEntry, folder: Path) -> Row:

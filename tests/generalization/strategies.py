@@ -7,9 +7,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.generalization.sample import Sample
-from rankscope.generalization.walk import Activations, Walk, measure_activations, read_walk
-from rankscope.layers.cp_layers import CPConv2d, CPLinear, PaddingMode
+from rankscope.factorize.cp_layers import CPConv2d, CPLinear, PaddingMode
+from rankscope.generalize.sample import Sample
+from rankscope.generalize.walk import Activations, Walk, measure_activations, read_walk
 
 IMAGE = (3, 6, 6)
 NUM_CLASSES = 3

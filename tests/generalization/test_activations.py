@@ -9,9 +9,9 @@ from tests.generalization.strategies import Recipe, drawn, random_network, recip
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.sample import Sample
-from rankscope.generalization.walk import cushions, measure_activations, read_walk
-from rankscope.layers.cp_layers import CPLinear
+from rankscope.factorize.cp_layers import CPLinear
+from rankscope.generalize.sample import Sample
+from rankscope.generalize.walk import cushions, measure_activations, read_walk
 
 
 def test_norms_are_those_of_the_inputs_of_layers() -> None:

@@ -8,13 +8,13 @@ import torch
 from tests.generalization.strategies import drawn, random_network
 from torch import nn
 
-from rankscope.architectures.models.catalogue import build
 from rankscope.errors import GeneralizationError, RobustnessError, SizeError
-from rankscope.generalization.analysis import Generalization, Options, analyse
-from rankscope.generalization.finite_class import Chernoff, Quantization
-from rankscope.generalization.properties import Exact
-from rankscope.generalization.rank_search import Paper, Search
-from rankscope.generalization.sample import AsPublished, Euclidean, Sample, margin_loss
+from rankscope.generalize.analysis import Generalization, Options, analyse
+from rankscope.generalize.finite_class import Chernoff, Quantization
+from rankscope.generalize.properties import Exact
+from rankscope.generalize.rank_search import Paper, Search
+from rankscope.generalize.sample import AsPublished, Euclidean, Sample, margin_loss
+from rankscope.networks.catalogue import build
 
 FAST = Options(num_jacobians=2)
 

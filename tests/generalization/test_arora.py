@@ -9,10 +9,10 @@ from tests.generalization.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError, UnsupportedModuleError
-from rankscope.generalization.arora import NoiseStability, arora_order, measure_noise_stability
-from rankscope.generalization.sample import Sample, margin_loss
-from rankscope.generalization.walk import measure_activations, read_walk
-from rankscope.layers.cp_layers import CPLinear
+from rankscope.factorize.cp_layers import CPLinear
+from rankscope.generalize.arora import NoiseStability, arora_order, measure_noise_stability
+from rankscope.generalize.sample import Sample, margin_loss
+from rankscope.generalize.walk import measure_activations, read_walk
 
 
 def chain() -> tuple[Any, Sample]:

@@ -7,14 +7,14 @@ import pytest
 from tests.generalization.strategies import drawn, random_network
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.bounds import (
+from rankscope.generalize.bounds import (
     GeneralizationBound,
     compression_order,
     parameter_counting,
     slides_order,
 )
-from rankscope.generalization.rank_search import choose_ranks
-from rankscope.generalization.sample import margin_loss
+from rankscope.generalize.rank_search import choose_ranks
+from rankscope.generalize.sample import margin_loss
 from rankscope.theorem import Theorem
 
 

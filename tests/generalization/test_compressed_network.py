@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from tests.generalization.strategies import RANKS, Recipe, drawn, random_network, recipes
 from torch import nn
 
-from rankscope.architectures.models.cp_networks import in_cp_form
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.compressed_network import (
+from rankscope.factorize.cp_layers import CPConv2d, CPLinear
+from rankscope.generalize.compressed_network import (
     check_deviation,
     compressed_network,
     outputs_of,
     relative_errors,
 )
-from rankscope.generalization.rank_search import RankChoice, choose_ranks
-from rankscope.generalization.sample import AsPublished, Euclidean, LargestEntry, Sample
-from rankscope.generalization.walk import measure_activations, read_walk
-from rankscope.layers.cp_layers import CPConv2d, CPLinear
+from rankscope.generalize.rank_search import RankChoice, choose_ranks
+from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Sample
+from rankscope.generalize.walk import measure_activations, read_walk
+from rankscope.networks.cp_networks import in_cp_form
 
 
 @settings(deadline=None, max_examples=10)

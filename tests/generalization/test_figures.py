@@ -9,9 +9,9 @@ from tests.generalization.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import OutputError
-from rankscope.generalization.analysis import Options, analyse, draw_properties
-from rankscope.generalization.sample import Sample
-from rankscope.layers.cp_layers import CPLinear
+from rankscope.factorize.cp_layers import CPLinear
+from rankscope.generalize.analysis import Options, analyse, draw_properties
+from rankscope.generalize.sample import Sample
 
 
 def test_a_figure_is_the_same_bytes_each_time(tmp_path: Path) -> None:

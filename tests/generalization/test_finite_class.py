@@ -10,10 +10,10 @@ from tests.generalization.strategies import random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.finite_class import Quantization, QuantizedNetwork, quantize_network
-from rankscope.layers.convolution import FactorizedConv2d
-from rankscope.layers.cp_layers import CPConv2d, CPLinear
-from rankscope.layers.linear import FactorizedLinear
+from rankscope.factorize.convolution import FactorizedConv2d
+from rankscope.factorize.cp_layers import CPConv2d, CPLinear
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.generalize.finite_class import Quantization, QuantizedNetwork, quantize_network
 
 LOG_SCALES = math.log(255)
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from tests.generalization.strategies import Recipe, drawn, random_network, recipes
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.compressed_network import (
+from rankscope.generalize.compressed_network import (
     compressed_network,
     find_measured_ranks,
     outputs_of,
 )
-from rankscope.generalization.rank_search import Search
-from rankscope.generalization.sample import Euclidean, LargestEntry, Tolerance
+from rankscope.generalize.rank_search import Search
+from rankscope.generalize.sample import Euclidean, LargestEntry, Tolerance
 from rankscope.progress import Progress
 
 

@@ -7,15 +7,15 @@ from tests.generalization.strategies import RANKS, Recipe, drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.properties import (
+from rankscope.factorize.cp_layers import CPConv2d, CPLinear
+from rankscope.generalize.properties import (
     Exact,
     Triangle,
     fourier_factors,
     kernel_spectra,
 )
-from rankscope.generalization.walk import CPLayer, read_walk
-from rankscope.layers.cp_layers import CPConv2d, CPLinear
-from rankscope.robustness.operator_norms import as_matrix
+from rankscope.generalize.walk import CPLayer, read_walk
+from rankscope.robust.operator_norms import as_matrix
 
 ROUNDING = 1 + 1e-9
 

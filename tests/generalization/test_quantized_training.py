@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.architectures.models.cp_networks import with_cp_layers
+from rankscope.compression.training.loop import fit
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.compressed_network import outputs_of
-from rankscope.generalization.finite_class import (
+from rankscope.generalize.compressed_network import outputs_of
+from rankscope.generalize.finite_class import (
     Quantization,
     QuantizedCrossEntropy,
     fixed_scales,
     quantize_network,
 )
-from rankscope.training.batches import Batch, TensorData
-from rankscope.training.loop import fit
-from rankscope.training.recipe import Recipe
+from rankscope.networks.batches import Batch, TensorData
+from rankscope.networks.cp_networks import with_cp_layers
 
 
 def network(seed: int) -> nn.Module:

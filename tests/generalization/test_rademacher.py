@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.bounds import (
+from rankscope.generalize.bounds import (
     RademacherComplexity,
     measure_rademacher,
     rademacher_bound,

@@ -10,12 +10,12 @@ from tests.generalization.strategies import RANKS, Drawn, Recipe, drawn, random_
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.compressed_network import compressed_network
-from rankscope.generalization.properties import Exact, Form, Triangle
-from rankscope.generalization.rank_search import Direct, Paper, Search, choose_ranks, find_ranks
-from rankscope.generalization.sample import AsPublished, Euclidean, LargestEntry, Sample, margins
-from rankscope.generalization.walk import measure_activations, read_walk
-from rankscope.layers.cp_layers import CPLinear
+from rankscope.factorize.cp_layers import CPLinear
+from rankscope.generalize.compressed_network import compressed_network
+from rankscope.generalize.properties import Exact, Form, Triangle
+from rankscope.generalize.rank_search import Direct, Paper, Search, choose_ranks, find_ranks
+from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Sample, margins
+from rankscope.generalize.walk import measure_activations, read_walk
 
 FORMS = (Triangle(), Exact(), Exact(is_monotone=True))
 MODES = (Direct(), Paper())

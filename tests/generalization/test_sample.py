@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.sample import (
+from rankscope.generalize.sample import (
     AsPublished,
     Euclidean,
     LargestEntry,

@@ -9,11 +9,11 @@ from tests.generalization.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError, UnsupportedModuleError
-from rankscope.generalization.bounds import spectral_order
-from rankscope.generalization.sample import Sample, margin_loss
-from rankscope.generalization.walk import measure_activations, read_walk
-from rankscope.layers.cp_layers import CPLinear
-from rankscope.robustness.operator_norms import as_matrix
+from rankscope.factorize.cp_layers import CPLinear
+from rankscope.generalize.bounds import spectral_order
+from rankscope.generalize.sample import Sample, margin_loss
+from rankscope.generalize.walk import measure_activations, read_walk
+from rankscope.robust.operator_norms import as_matrix
 
 
 def test_the_bound_of_matrices_is_its_formula() -> None:

@@ -4,14 +4,13 @@ import pytest
 import torch
 from torch import nn
 
+from rankscope.compression.training.loop import EveryFewEpochs, cross_entropy, fit
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import GeneralizationError
-from rankscope.generalization.analysis import Options, TrackBounds, analyse, usual_searches
-from rankscope.generalization.sample import Sample
-from rankscope.layers.cp_layers import CPConv2d, CPLinear
-from rankscope.training.batches import TensorData
-from rankscope.training.loop import cross_entropy, fit
-from rankscope.training.preparation import EveryFewEpochs
-from rankscope.training.recipe import Recipe
+from rankscope.factorize.cp_layers import CPConv2d, CPLinear
+from rankscope.generalize.analysis import Options, TrackBounds, analyse, usual_searches
+from rankscope.generalize.sample import Sample
+from rankscope.networks.batches import TensorData
 
 
 def network() -> nn.Module:

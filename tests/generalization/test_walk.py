@@ -7,14 +7,14 @@ import torch
 from tests.generalization.strategies import IMAGE, drawn, random_network
 from torch import Tensor, nn
 
-from rankscope.architectures.models.catalogue import build
-from rankscope.architectures.models.cp_networks import in_cp_form
-from rankscope.architectures.models.wide_resnet import WideResNet
 from rankscope.errors import RobustnessError, UnsupportedModuleError
-from rankscope.generalization.walk import read_walk
-from rankscope.layers.convolution import FactorizedConv2d
-from rankscope.layers.cp_layers import CPConv2d, CPLinear
-from rankscope.layers.formats.plain import SVDFormat
+from rankscope.factorize.convolution import FactorizedConv2d
+from rankscope.factorize.cp_layers import CPConv2d, CPLinear
+from rankscope.factorize.formats.plain import SVDFormat
+from rankscope.generalize.walk import read_walk
+from rankscope.networks.catalogue import build
+from rankscope.networks.cp_networks import in_cp_form
+from rankscope.networks.image import WideResNet
 
 
 def test_running_a_walk_gives_what_the_model_gives() -> None:

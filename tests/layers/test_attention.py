@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError
-from rankscope.layers.attention import FactorizedMultiheadAttention
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.projected_attention import PROJECTIONS
+from rankscope.factorize.attention import FactorizedMultiheadAttention
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize.projected_attention import PROJECTIONS
 
 SVD = FORMATS["svd"]
 SETTINGS: list[dict[str, int | bool]] = [

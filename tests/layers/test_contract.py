@@ -20,17 +20,16 @@ from rankscope.compression.usage import flops, observe
 from rankscope.diagrams.cost import cost
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network
-from rankscope.diagrams.search.methods import IN_ORDER
-from rankscope.layers.attention import FactorizedMultiheadAttention
-from rankscope.layers.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
-from rankscope.layers.embedding import FactorizedEmbedding
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import BACKWARD, Format, Ranks, WeightShape
-from rankscope.layers.formats.plain import DENSE
-from rankscope.layers.formats.reshaped import ReshapedFormat
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.paths import Path
-from rankscope.layers.recurrent import FactorizedGRU, FactorizedLSTM, FactorizedRecurrent
+from rankscope.diagrams.search import IN_ORDER
+from rankscope.factorize.attention import FactorizedMultiheadAttention
+from rankscope.factorize.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import BACKWARD, Format, Ranks, WeightShape
+from rankscope.factorize.formats.plain import DENSE
+from rankscope.factorize.formats.reshaped import ReshapedFormat
+from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
+from rankscope.factorize.paths import Path
+from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, FactorizedRecurrent
 
 KERNEL_FORMATS = tuple(FORMATS)
 MATRIX_FORMATS = tuple(

@@ -8,19 +8,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.diagrams.module import to_module
-from rankscope.diagrams.search.methods import IN_ORDER
+from rankscope.diagrams.search import IN_ORDER
 from rankscope.errors import LayerError
-from rankscope.layers.convolution import (
+from rankscope.factorize.convolution import (
     ConvolutionSettings,
     FactorizedConv,
     FactorizedConv1d,
     FactorizedConv2d,
     check_convolution,
 )
-from rankscope.layers.cores import random_cores
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, Ranks, WeightShape, Window
-from rankscope.layers.paths import Path
+from rankscope.factorize.cores import random_cores
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format, Ranks, WeightShape, Window
+from rankscope.factorize.paths import Path
 
 FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
 DIRECT = pytest.mark.parametrize("name", ["svd", "tucker", "tensor-train", "r-tucker"])

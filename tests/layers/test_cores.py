@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from rankscope.errors import LayerError
-from rankscope.layers.cores import CoreStore, checked_cores, random_cores
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, WeightShape
+from rankscope.factorize.cores import CoreStore, checked_cores, random_cores
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format, WeightShape
 
 BITS = pytest.mark.parametrize("bits", [None, 8, 4])
 FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda format: format.name)

@@ -8,10 +8,10 @@ from torch import nn
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError
-from rankscope.layers.cp_attention import CPAttention
-from rankscope.layers.linear import linear_of
-from rankscope.layers.projected_attention import AttentionOptions
-from rankscope.layers.tunable_attention import IdentityCore, TunableAttention
+from rankscope.factorize.attention import CPAttention
+from rankscope.factorize.linear import linear_of
+from rankscope.factorize.projected_attention import AttentionOptions
+from rankscope.factorize.tunable_attention import IdentityCore, TunableAttention
 
 
 def test_it_is_multi_head_attention_with_heads_of_size_one() -> None:

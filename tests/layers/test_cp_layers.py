@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import LayerError
-from rankscope.layers.cp_layers import (
+from rankscope.factorize.cp_layers import (
     CPConv2d,
     CPLinear,
     as_cp,
@@ -17,7 +17,7 @@ from rankscope.layers.cp_layers import (
     exact_components,
     matched_rank,
 )
-from rankscope.layers.formats.format import WeightShape
+from rankscope.factorize.formats.format import WeightShape
 
 sizes = st.integers(1, 5)
 

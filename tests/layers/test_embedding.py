@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankscope.errors import LayerError
-from rankscope.layers.embedding import FactorizedEmbedding
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, WeightShape
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format, WeightShape
+from rankscope.factorize.linear import FactorizedEmbedding
 
 SHAPE = WeightShape(30, 24)
 LOOKING_UP = [FORMATS["svd"], FORMATS["r-tensor-train"]]

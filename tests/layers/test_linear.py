@@ -10,9 +10,9 @@ from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network
 from rankscope.diagrams.parts import Index
 from rankscope.errors import DecompositionError, LayerError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, Ranks, WeightShape
-from rankscope.layers.linear import (
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format, Ranks, WeightShape
+from rankscope.factorize.linear import (
     FactorizedLinear,
     LinearLayer,
     check_names,
@@ -21,7 +21,7 @@ from rankscope.layers.linear import (
     linear_steps,
     prepared,
 )
-from rankscope.layers.paths import Path
+from rankscope.factorize.paths import Path
 
 SHAPE = WeightShape(24, 16)
 FOR_MATRICES = [format for format in FORMATS.values() if format.refusal(SHAPE) is None]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape, Window
-from rankscope.layers.paths import (
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape, Window
+from rankscope.factorize.paths import (
     MergedWeight,
     Path,
     choose_path,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
-from rankscope.layers.projected_attention import (
+from rankscope.factorize.projected_attention import (
     AttentionOptions,
     Maps,
     attend,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.layers.quantization import GROUP_SIZE, quantize, quantized_bytes
+from rankscope.factorize.cores import GROUP_SIZE, quantize, quantized_bytes
 
 BITS = pytest.mark.parametrize("bits", [8, 4])
 DTYPES = pytest.mark.parametrize(

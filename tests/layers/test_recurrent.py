@@ -8,20 +8,23 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import WeightShape
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.paths import Path
-from rankscope.layers.recurrent import (
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import WeightShape
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize.paths import Path
+from rankscope.factorize.recurrent import (
     FactorizedGRU,
     FactorizedLSTM,
     FactorizedRecurrent,
     RecurrentSettings,
+    State,
     dense_state,
     flat_weights,
+    gru_step,
+    lstm_step,
     split_weights,
+    walk,
 )
-from rankscope.layers.recurrent_cells import State, gru_step, lstm_step, walk
 
 SVD = FORMATS["svd"]
 SETTINGS: list[dict[str, int | bool]] = [

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError
-from rankscope.layers.projected_attention import AttentionOptions, fresh_projections
-from rankscope.layers.softmax_free_attention import SoftmaxFreeAttention
+from rankscope.factorize.attention import SoftmaxFreeAttention
+from rankscope.factorize.projected_attention import AttentionOptions, fresh_projections
 
 BATCH_FIRST = AttentionOptions(batch_first=True)
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.module import to_module
 from rankscope.errors import LayerError, TooLargeError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.projected_attention import AttentionOptions, fresh_projections
-from rankscope.layers.tunable_attention import (
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize.projected_attention import AttentionOptions, fresh_projections
+from rankscope.factorize.tunable_attention import (
     CoreMatrix,
     DenseCore,
     IdentityCore,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.module import module_arrays, to_module
 from rankscope.diagrams.network import Network
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 Check = Callable[..., Network]
 

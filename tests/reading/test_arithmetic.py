@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import Network, Sum
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 Check = Callable[..., Network]
 Program = Callable[..., Tensor]

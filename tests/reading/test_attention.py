@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import IndexKind
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 Check = Callable[..., Network]
 

@@ -1,8 +1,8 @@
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import diagrams_of
-from rankscope.reading import from_module
 from rankscope.reading.captions import captioned, fraction_label, input_label, weight_label
+from rankscope.reading.network import from_module
 
 
 def test_steps_and_the_nodes_that_read_them_have_one_label() -> None:

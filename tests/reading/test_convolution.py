@@ -7,7 +7,7 @@ from torch import nn
 
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 Check = Callable[..., Network]
 quick = settings(

@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network, Sum, diagrams_of
-from rankscope.diagrams.parts import Role
-from rankscope.reading import from_module, inline
+from rankscope.diagrams.parts import Function, Role
 from rankscope.reading.drafting import Draft, Drafting, Operand, Slide, axis_letters
+from rankscope.reading.network import from_module
+from rankscope.reading.simplifying import inline
 from rankscope.reading.views import (
     FEATURE,
     SPACES,

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from rankscope.diagrams.network import Network, Sum, diagrams_of
 from rankscope.diagrams.parts import Role
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 Check = Callable[..., Network]
 quick = settings(

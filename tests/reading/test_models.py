@@ -13,14 +13,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from rankscope.diagrams.cost import cost
 from rankscope.diagrams.describing import describe
-from rankscope.diagrams.drawing import draw
 from rankscope.diagrams.module import module_arrays, to_module
 from rankscope.diagrams.network import Box, Call, Network, flattened
 from rankscope.diagrams.repeats import collapse
 from rankscope.diagrams.serialization import from_dict, to_dict
 from rankscope.diagrams.source import to_source
+from rankscope.drawing.drawing import draw
 from rankscope.errors import SizeError
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 sys.path.insert(0, str(Path(__file__).parent))
 import zoo

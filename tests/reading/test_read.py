@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network, diagrams_of, input_arrays
 from rankscope.diagrams.repeats import collapse
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 Check = Callable[..., Network]
 

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.cost import cost
 from rankscope.diagrams.module import module_arrays, to_module
-from rankscope.diagrams.pictures.composition import compose
-from rankscope.diagrams.pictures.geometry import lint
 from rankscope.diagrams.repeats import collapse
-from rankscope.reading import from_module
+from rankscope.drawing.checks import lint
+from rankscope.drawing.page import compose
+from rankscope.reading.network import from_module
 
 
 class DecoderBlock(nn.Module):

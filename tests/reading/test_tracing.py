@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from rankscope.diagrams.network import Network
-from rankscope.reading import from_module
+from rankscope.reading.network import from_module
 
 Check = Callable[..., Network]
 

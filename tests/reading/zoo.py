@@ -186,7 +186,7 @@ def models() -> tuple[Model, ...]:
 
 def built_in() -> tuple[Model, ...]:
     """The networks that come with the package."""
-    from rankscope.architectures.models.catalogue import BUILT_IN
+    from rankscope.networks.catalogue import BUILT_IN
 
     generator = torch.Generator().manual_seed(1)
     image = torch.rand(2, 3, 32, 32, generator=generator)
@@ -211,8 +211,7 @@ def built_in() -> tuple[Model, ...]:
 
 
 def _lipschitz(image: torch.Tensor) -> Iterator[Model]:
-    from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
-    from rankscope.architectures.lipschitz.resnet9 import ResNet9
+    from rankscope.robust.networks import LipConvNet, ResNet9
 
     def network(kind: type[nn.Module], *settings: Any, **options: Any) -> Callable[[], nn.Module]:
         return lambda: kind(*settings, **options)

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rankscope.auditing.audit import Audit
-from rankscope.report.audit_page import audit_to_html
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page.page import audit_to_html
 
 VOID = {"meta", "link", "input", "br", "wbr", "img"}
 
@@ -114,8 +114,8 @@ def test_two_hundred_tensors_fit_in_five_megabytes(transformer: Audit) -> None:
 
 def test_a_page_about_a_configuration_loads_neither_torch_nor_matplotlib() -> None:
     code = (
-        "import sys; from rankscope.report.audit_page import audit_to_html;"
-        "from rankscope.auditing.audit import Audit;"
+        "import sys; from rankscope.auditing.page.page import audit_to_html;"
+        "from rankscope.auditing.auditor import Audit;"
         "from rankscope.auditing.configuration import Configuration, Parameters;"
         "counts = Parameters(attention=4 * 64**2, feed_forward=8 * 64**2);"
         "shape = Configuration('gpt2', 1, 64, 4, 16, 4, 256, 100, 64, counts);"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.auditing.audit import Audit
-from rankscope.report.audit_page import audit_to_html
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page.page import audit_to_html
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install 'rankscope[dev]'"

@@ -4,7 +4,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.report.filling import asset, embedded_json, fill, shortened
+from rankscope.auditing.page.text import asset, embedded_json, fill, shortened
 
 
 @settings(deadline=None)

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from rankscope.auditing.audit import Audit
-from rankscope.report.findings_list import findings_list
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page.page import findings_list
 
 
 def test_a_finding_shows_all_that_it_knows(shape_only: Audit) -> None:

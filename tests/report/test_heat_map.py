@@ -1,9 +1,9 @@
 import re
 from dataclasses import replace
 
-from rankscope.auditing.audit import Audit
-from rankscope.auditing.tensors import MatrixRow, TensorRow
-from rankscope.report.heat_map import MOST_NUMBERED, arrange, heat_map, shares
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page.charts import MOST_NUMBERED, arrange, heat_map, shares
+from rankscope.auditing.spectra import MatrixRow, TensorRow
 
 
 def test_shares_are_ranks_over_the_number_of_values(matrix: MatrixRow) -> None:

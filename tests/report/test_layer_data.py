@@ -1,8 +1,7 @@
 from typing import Any
 
-from rankscope.auditing.audit import Audit
-from rankscope.report.layer_data import NUM_QUANTILES, layer_data
-from rankscope.report.layer_diagrams import LayerDiagrams
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page.layers import NUM_QUANTILES, LayerDiagrams, layer_data
 
 
 def of(audit: Audit) -> dict[str, Any]:

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.auditing.audit import Audit
-from rankscope.auditing.tensors import MatrixRow, TensorRow
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page import layers as module
+from rankscope.auditing.page.layers import layer_diagram, layer_diagrams
+from rankscope.auditing.spectra import MatrixRow, TensorRow
 from rankscope.diagrams.diagram import Diagram
 from rankscope.errors import MissingExtraError
-from rankscope.report import layer_diagrams as module
-from rankscope.report.layer_diagrams import layer_diagram, layer_diagrams
 
 
 def sizes(diagram: Diagram | None) -> dict[str, int | None]:

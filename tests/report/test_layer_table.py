@@ -2,9 +2,9 @@ import math
 import re
 from dataclasses import replace
 
-from rankscope.auditing.audit import Audit
-from rankscope.auditing.tensors import MatrixRow, TensorRow
-from rankscope.report.layer_table import COLUMNS, layer_table, shown_matrices
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page.layers import COLUMNS, layer_table, shown_matrices
+from rankscope.auditing.spectra import MatrixRow, TensorRow
 
 
 def rows_of(table: str) -> list[str]:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Parameters
-from rankscope.report.parameters_bar import parameters_bar
+from rankscope.auditing.page.page import parameters_bar
 
 
 @settings(deadline=None)

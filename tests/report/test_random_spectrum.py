@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.random_law import RandomLaw
-from rankscope.auditing.tensors import MatrixRow
-from rankscope.report.random_spectrum import random_quantiles, random_sizes
+from rankscope.auditing.page.charts import random_quantiles, random_sizes
+from rankscope.auditing.spectra import MatrixRow, RandomLaw
 
 
 @settings(deadline=None)

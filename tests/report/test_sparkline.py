@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from rankscope.report.sparkline import HEIGHT, NUM_POINTS, WIDTH, sparkline
+from rankscope.auditing.page.charts import HEIGHT, NUM_POINTS, WIDTH, sparkline
 
 
 def points(svg: str) -> list[tuple[float, float]]:

@@ -1,5 +1,5 @@
-from rankscope.diagrams.pictures.themes import DARK, LIGHT, contrast
-from rankscope.report.style import diagram_colors, page_colors
+from rankscope.auditing.page.text import diagram_colors, page_colors
+from rankscope.drawing.themes import DARK, LIGHT, contrast
 
 
 def test_every_style_of_a_diagram_is_repainted() -> None:

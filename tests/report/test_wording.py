@@ -3,8 +3,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.audit import Audit
-from rankscope.report.wording import (
+from rankscope.auditing.auditor import Audit
+from rankscope.auditing.page.text import (
     model_name,
     model_sentence,
     percent,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError
 from rankscope.progress import Progress
-from rankscope.robustness.attacks import (
+from rankscope.robust.attacks import (
     Attack,
     Attacked,
     AutoProjectedDescent,
@@ -18,8 +18,8 @@ from rankscope.robustness.attacks import (
     Threat,
     attack,
 )
-from rankscope.robustness.margins import AttackLoss, CrossEntropy, LogitsRatio, Margin
-from rankscope.robustness.norms import L2, Linf, Norm
+from rankscope.robust.margins import AttackLoss, CrossEntropy, LogitsRatio, Margin
+from rankscope.robust.norms import L2, Linf, Norm
 
 ATTACKS: list[Attack] = [ProjectedDescent(), AutoProjectedDescent(steps=20)]
 LOSSES: list[AttackLoss] = [CrossEntropy(), Margin(), LogitsRatio()]

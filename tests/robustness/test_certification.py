@@ -13,20 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.architectures.lipschitz.resnet9 import ResNet9
 from rankscope.errors import MissingExtraError, OutputError, RobustnessError
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.layers.norm_preserving.sorting import MaxMin
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
 from rankscope.progress import Progress, Report, ignore
-from rankscope.robustness.attacks import AutoProjectedDescent, ProjectedDescent, Threat
-from rankscope.robustness.certification import (
+from rankscope.robust.attacks import AutoProjectedDescent, ProjectedDescent, Threat
+from rankscope.robust.certification import (
     Certification,
     CertifiedRadius,
     certify,
     draw_certification,
 )
-from rankscope.robustness.methods import (
+from rankscope.robust.methods import (
     Intervals,
     LinearBounds,
     Lipschitz,
@@ -34,7 +30,10 @@ from rankscope.robustness.methods import (
     Proof,
     Samples,
 )
-from rankscope.robustness.norms import L2, Linf, Norm
+from rankscope.robust.networks import ResNet9
+from rankscope.robust.norm_preserving import MaxMin, OrthogonalLinear
+from rankscope.robust.norms import L2, Linf, Norm
+from rankscope.robust.orthogonal import OrthogonalConv2d
 
 METHODS: list[Method] = [
     Lipschitz(),

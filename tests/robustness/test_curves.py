@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.robustness.lipschitz import lipschitz_bound
-from rankscope.robustness.transfer import (
+from rankscope.robust.lipschitz import lipschitz_bound
+from rankscope.robust.transfer import (
     CURVES,
     ConvexCurve,
     Increasing,

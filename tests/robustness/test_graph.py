@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.architectures.lipschitz.resnet9 import ResNet9
-from rankscope.architectures.models.residual import ResNet
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.robustness.graph import Graph, Reading
-from rankscope.robustness.lipschitz import lipschitz_bound
+from rankscope.networks.image import ResNet
+from rankscope.robust.graph import Graph, Reading
+from rankscope.robust.lipschitz import lipschitz_bound
+from rankscope.robust.networks import ResNet9
 
 
 def read_graph(

@@ -14,21 +14,21 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.architectures.models.residual import ResNet
 from rankscope.errors import UnsupportedModuleError
-from rankscope.layers.norm_preserving.sorting import MaxMin
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d, OrthogonalConvTranspose2d
-from rankscope.robustness.bounds import (
+from rankscope.networks.image import ResNet
+from rankscope.robust.bounds import (
     Ball,
     lower_bounds,
     propagate_intervals,
     propagate_linear_bounds,
     unit_spreads,
 )
-from rankscope.robustness.graph import Graph, sample_shape
-from rankscope.robustness.methods import Intervals, LinearBounds
-from rankscope.robustness.norms import L2, Linf, Norm
-from rankscope.robustness.transfer import TransferFunction, read_transfer_functions
+from rankscope.robust.graph import Graph, sample_shape
+from rankscope.robust.methods import Intervals, LinearBounds
+from rankscope.robust.norm_preserving import MaxMin
+from rankscope.robust.norms import L2, Linf, Norm
+from rankscope.robust.orthogonal import OrthogonalConv2d, OrthogonalConvTranspose2d
+from rankscope.robust.transfer import TransferFunction, read_transfer_functions
 
 METHODS: list[Intervals | LinearBounds] = [
     Intervals(),

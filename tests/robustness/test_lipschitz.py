@@ -11,21 +11,24 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
-from rankscope.architectures.lipschitz.resnet9 import ResNet9
-from rankscope.architectures.models.residual import ResNet
 from rankscope.errors import RobustnessError, UnsupportedModuleError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.linear import FactorizedLinear
-from rankscope.layers.norm_preserving.householder import HouseholderActivation
-from rankscope.layers.norm_preserving.last_layer import NormalizedLinear
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.layers.norm_preserving.pooling import NormPreservingPool
-from rankscope.layers.norm_preserving.scaling import InputScaling
-from rankscope.layers.norm_preserving.skips import ConcatenativeSkip, ConvexSkip
-from rankscope.layers.norm_preserving.sorting import GroupSort, MaxMin
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d, OrthogonalConvTranspose2d
-from rankscope.robustness.lipschitz import lipschitz_bound
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.networks.image import ResNet
+from rankscope.robust.lipschitz import lipschitz_bound
+from rankscope.robust.networks import LipConvNet, ResNet9
+from rankscope.robust.norm_preserving import (
+    ConcatenativeSkip,
+    ConvexSkip,
+    GroupSort,
+    HouseholderActivation,
+    InputScaling,
+    MaxMin,
+    NormalizedLinear,
+    NormPreservingPool,
+    OrthogonalLinear,
+)
+from rankscope.robust.orthogonal import OrthogonalConv2d, OrthogonalConvTranspose2d
 
 
 class Calls(nn.Module):

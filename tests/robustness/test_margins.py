@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import RobustnessError
-from rankscope.robustness.lipschitz import LipschitzBound, certified_radii, lipschitz_bound
-from rankscope.robustness.margins import margins
+from rankscope.robust.lipschitz import LipschitzBound, certified_radii, lipschitz_bound
+from rankscope.robust.margins import margins
 
 
 def test_radii_are_margins_over_root_2_times_the_constant() -> None:

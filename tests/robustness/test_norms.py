@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.robustness.bounds import Ball
-from rankscope.robustness.norms import L2, Linf, Norm
+from rankscope.robust.bounds import Ball
+from rankscope.robust.norms import L2, Linf, Norm
 
 NORMS = [L2(), Linf()]
 

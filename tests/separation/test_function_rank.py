@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import FunctionError, MetricError, PartitionError
-from rankscope.separation.function_rank import normal_inputs, separation_rank
-from rankscope.separation.nearby.metrics import Frobenius, Supremum
-from rankscope.separation.pairing import FunctionOptions
-from rankscope.separation.partition import Partition
+from rankscope.rank.epsilon import Frobenius, Supremum
+from rankscope.rank.numeric import FunctionOptions, normal_inputs, separation_rank
+from rankscope.rank.partition import Partition
 
 
 @settings(deadline=None, max_examples=25)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import TemplateError, TooLargeError
-from rankscope.separation import Partition, grid_tensor, matricize
+from rankscope.rank import Partition, grid_tensor, matricize
 
 
 def first_times_last(inputs: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import PartitionError
-from rankscope.separation import Partition, matricize
+from rankscope.rank import Partition, matricize
 
 
 def test_every_entry_lands_where_the_definition_says() -> None:
@@ -55,7 +55,7 @@ def test_a_partition_of_other_positions_is_refused(partition: Partition) -> None
 
 def test_numpy_arrays_are_matricized_without_torch_or_numba() -> None:
     code = (
-        "import sys, numpy; from rankscope.separation import Partition, matricize;"
+        "import sys, numpy; from rankscope.rank import Partition, matricize;"
         "matricize(numpy.zeros((2, 2)), Partition.left_right(2));"
         "print('torch' in sys.modules, 'numba' in sys.modules)"
     )

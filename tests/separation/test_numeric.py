@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError
-from rankscope.separation import NumericRank, numeric_rank
+from rankscope.rank import NumericRank, numeric_rank
 
 
 @settings(deadline=None)

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from rankscope.errors import FunctionError, TooLargeError
 from rankscope.progress import Progress
-from rankscope.separation.pairing import AnyFunction, FunctionOptions, Halves, pair_values
-from rankscope.separation.partition import Partition
+from rankscope.rank.numeric import AnyFunction, FunctionOptions, Halves, pair_values
+from rankscope.rank.partition import Partition
 
 PARTITION = Partition((0, 3), (1,))  # position 2 is held fixed
 

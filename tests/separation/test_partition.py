@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import PartitionError
-from rankscope.separation import Partition
+from rankscope.rank import Partition
 
 
 def test_named_partitions_split_four_inputs() -> None:

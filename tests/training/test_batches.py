@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
-from rankscope.seeds import seed_of
-from rankscope.training.batches import (
+from rankscope.networks.batches import (
     IMAGENET_NORMALIZATION,
     Normalization,
     PadCropFlip,
     TensorData,
 )
+from rankscope.seeds import seed_of
 
 # Crops, flips and scales, against their definition pixel by pixel.
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from rankscope.compression.training.checkpoint import Checkpoint, Position
 from rankscope.errors import CheckpointError, OutputError
-from rankscope.training.checkpoint import Checkpoint, Position
 
 
 class Stateful(nn.Linear):

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DataError, MissingExtraError, TrainingError
-from rankscope.training.batches import TensorData
-from rankscope.training.datasets import (
+from rankscope.networks.batches import TensorData
+from rankscope.networks.datasets import (
     RemoteFile,
     Source,
     load_data_set,
@@ -269,7 +269,7 @@ def test_digits_are_split_as_the_embedded_network_was_trained() -> None:
     digits = load_data_set("digits")
     assert (len(digits.train), len(digits.test), digits.num_classes) == (1437, 360, 10)
     assert digits.train.inputs.shape[1:] == (1, 8, 8)
-    from rankscope.architectures.models.catalogue import build_trained
+    from rankscope.networks.catalogue import build_trained
 
     with torch.no_grad():
         guesses = build_trained("digits")(digits.test.inputs).argmax(dim=1)

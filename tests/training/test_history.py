@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.errors import TrainingError
-from rankscope.progress import Progress
-from rankscope.training.batches import TensorData
-from rankscope.training.history import (
+from rankscope.compression.training.loop import cross_entropy, fit
+from rankscope.compression.training.recipe import (
     EarlyStop,
+    Recipe,
     Record,
     StopAt,
     from_plain,
     to_plain,
     working_seconds,
 )
-from rankscope.training.loop import cross_entropy, fit
-from rankscope.training.recipe import Recipe
+from rankscope.errors import TrainingError
+from rankscope.networks.batches import TensorData
+from rankscope.progress import Progress
 
 # Clock.
 

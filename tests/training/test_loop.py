@@ -11,12 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from rankscope.compression.training.checkpoint import FILE, METRICS
+from rankscope.compression.training.loop import cross_entropy, fit
+from rankscope.compression.training.recipe import (
+    SGD,
+    Adam,
+    Constant,
+    Cosine,
+    Recipe,
+    Schedule,
+    Spent,
+)
 from rankscope.errors import CheckpointError, TrainingError
+from rankscope.networks.batches import Batch, TensorData
 from rankscope.progress import Progress
-from rankscope.training.batches import Batch, TensorData
-from rankscope.training.checkpoint import FILE, METRICS
-from rankscope.training.loop import cross_entropy, fit
-from rankscope.training.recipe import SGD, Adam, Constant, Cosine, Recipe, Schedule, Spent
 
 
 class Interruption(Exception):
@@ -82,7 +90,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     clip_norm: float | None,
 ) -> None:
     # Checkpoints after every step, so that runs go on in the middle of an epoch too.
-    monkeypatch_module.setattr("rankscope.training.loop.CHECKPOINT_SECONDS", -1.0)
+    monkeypatch_module.setattr("rankscope.compression.training.loop.CHECKPOINT_SECONDS", -1.0)
     folder = tmp_path_factory.mktemp("run")
     recipe = Recipe(
         epochs=4,

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from rankscope.compression.training.loop import cross_entropy, fit
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import TrainingError
-from rankscope.robustness.attacks import Threat
-from rankscope.robustness.norms import L2, Linf
-from rankscope.training.batches import Batch, TensorData
-from rankscope.training.loop import cross_entropy, fit
-from rankscope.training.losses import AdversarialLoss, MarginLoss
-from rankscope.training.recipe import Recipe
+from rankscope.lab.data.losses import AdversarialLoss, MarginLoss
+from rankscope.networks.batches import Batch, TensorData
+from rankscope.robust.attacks import Threat
+from rankscope.robust.norms import L2, Linf
 
 # Margin loss.
 

@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from rankscope.compression.training.loop import EveryFewEpochs, cross_entropy, fit
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import TrainingError
-from rankscope.training.batches import TensorData
-from rankscope.training.loop import cross_entropy, fit
-from rankscope.training.preparation import EveryFewEpochs
-from rankscope.training.recipe import Recipe
+from rankscope.networks.batches import TensorData
 
 DATA = TensorData(torch.eye(6), torch.arange(6) % 2)
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from rankscope.compression.training.loop import cross_entropy, fit
+from rankscope.compression.training.processes import FabricProcesses, OneProcess
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import MissingExtraError, TrainingError
-from rankscope.training.batches import Batch, TensorData
-from rankscope.training.loop import cross_entropy, fit
-from rankscope.training.processes import FabricProcesses, OneProcess
-from rankscope.training.recipe import Recipe
+from rankscope.networks.batches import Batch, TensorData
 
 
 class Pretended(OneProcess):
@@ -82,10 +82,10 @@ import json, sys
 from pathlib import Path
 import torch
 from torch import nn
-from rankscope.training import Adam, Recipe, cross_entropy, fit
-from rankscope.training.datasets import load_data_set
-from rankscope.training.history import EarlyStop
-from rankscope.training.processes import FabricProcesses, OneProcess
+from rankscope.compression import Adam, Recipe, cross_entropy, fit
+from rankscope.networks.datasets import load_data_set
+from rankscope.compression.training.recipe import EarlyStop
+from rankscope.compression.training.processes import FabricProcesses, OneProcess
 
 folder, num_processes = Path(sys.argv[1]), int(sys.argv[2])
 processes = OneProcess() if num_processes == 1 else FabricProcesses.launch(devices=num_processes)

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.errors import TrainingError
-from rankscope.training.batches import Batch, TensorData
-from rankscope.training.loop import fit
-from rankscope.training.recipe import (
+from rankscope.compression.training.loop import fit
+from rankscope.compression.training.recipe import (
     Bfloat16,
     Constant,
     Cosine,
@@ -21,6 +19,8 @@ from rankscope.training.recipe import (
     TimedCosine,
     has_bfloat16_units,
 )
+from rankscope.errors import TrainingError
+from rankscope.networks.batches import Batch, TensorData
 
 # Mixed precision where there is hardware for it.
 
@@ -48,7 +48,9 @@ def train(recipe: Recipe) -> tuple[nn.Linear, set[torch.dtype]]:
 
 
 def test_weights_stay_in_their_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.training.recipe.has_bfloat16_units", lambda device: True)
+    monkeypatch.setattr(
+        "rankscope.compression.training.recipe.has_bfloat16_units", lambda device: True
+    )
     model, seen = train(Recipe(precision=Bfloat16(), learning_rate=0.1))
     assert seen == {torch.bfloat16}
     assert model.weight.dtype == torch.float32
@@ -61,7 +63,9 @@ def test_weights_stay_in_their_precision(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_device_without_units_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rankscope.training.recipe.has_bfloat16_units", lambda device: False)
+    monkeypatch.setattr(
+        "rankscope.compression.training.recipe.has_bfloat16_units", lambda device: False
+    )
     with pytest.raises(TrainingError, match="device 'cpu' has no bfloat16 units, so that mixed"):
         train(Recipe(precision=Bfloat16()))
 

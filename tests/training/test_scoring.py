@@ -10,11 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.architectures.models.catalogue import build_trained
-from rankscope.architectures.models.letter_to_phoneme import PHONEMES
-from rankscope.architectures.models.wordpiece import WordPieces
 from rankscope.errors import DataError
-from rankscope.training.scoring import (
+from rankscope.lab.data.scoring import (
     accuracy,
     bleu,
     edit_distance,
@@ -23,6 +20,9 @@ from rankscope.training.scoring import (
     sentence_vectors,
     similarity_correlation,
 )
+from rankscope.networks.catalogue import build_trained
+from rankscope.networks.encoder import WordPieces
+from rankscope.networks.language import PHONEMES
 
 # The accuracy of a classifier.
 

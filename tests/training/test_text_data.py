@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from rankscope.compression.training.loop import fit
+from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import DataError
-from rankscope.training.batches import TensorData
-from rankscope.training.loop import fit
-from rankscope.training.recipe import Recipe
-from rankscope.training.text_data import (
+from rankscope.lab.data.text_data import (
     END_OF_LINE,
     Vocabulary,
     load_text,
@@ -26,6 +25,7 @@ from rankscope.training.text_data import (
     windows,
     words,
 )
+from rankscope.networks.batches import TensorData
 
 # Text as numbers.
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DataError
-from rankscope.training.translation_data import (
+from rankscope.lab.data.translation_data import (
     IGNORED,
     PADDING_NUMBER,
     SPECIAL,

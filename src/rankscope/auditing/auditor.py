@@ -8,19 +8,55 @@ gpt2
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rankscope.auditing.audit import Audit
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.contradictions import contradictions
 from rankscope.auditing.embedded import embedded_model
-from rankscope.auditing.parts import part_of
-from rankscope.auditing.reading_configuration import expected_tensors, read_configuration
-from rankscope.auditing.shape_findings import shape_findings
-from rankscope.auditing.sources import OpenedModel, open_model
-from rankscope.auditing.tensors import TensorRow
-from rankscope.auditing.weight_findings import weight_findings
+from rankscope.auditing.families.catalogue import expected_tensors, read_configuration
+from rankscope.auditing.findings import Finding, contradictions, shape_findings, weight_findings
+from rankscope.auditing.packing import part_of
+from rankscope.auditing.sources import OpenedModel
+from rankscope.auditing.spectra import TensorRow
+from rankscope.auditing.weight_files import open_model
 from rankscope.errors import ConfigurationError, ModelFileError
 from rankscope.progress import Report, ignore
+
+# --- The result of an audit: plain frozen data ----------------------------------------------------
+
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found about a model.
+
+    Args:
+        source: the path or name it was read from.
+        configuration: its shape, or None if only weights are known.
+        parameters: exact counts: of the configuration if there is one, otherwise of the weights.
+        findings: the weightiest first.
+        tensors: one row for each, in the order of the file; empty without weights.
+    """
+
+    source: str
+    configuration: Configuration | None
+    parameters: Parameters
+    findings: tuple[Finding, ...]
+    tensors: tuple[TensorRow, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The document `audit.json` (docs/audit.md says what is in it)."""
+        return {
+            "format": "rankscope-audit",
+            "version": SCHEMA_VERSION,
+            "source": self.source,
+            "configuration": None if self.configuration is None else self.configuration.to_dict(),
+            "parameters": self.parameters.to_dict(),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "tensors": [row.to_dict() for row in self.tensors],
+        }
+
 
 # What batch normalization counts while it trains; nobody learns these by descent.
 _STATISTICS = ("running_mean", "running_var")
@@ -86,9 +122,8 @@ def _rows(
         return ()
     from torch import nn
 
-    from rankscope.auditing.convolutions import geometries
-    from rankscope.auditing.views import WeightOptions
-    from rankscope.auditing.weights import audit_weights
+    from rankscope.auditing.spectra import geometries
+    from rankscope.auditing.weights import WeightOptions, audit_weights
 
     # A file does not say how a convolution strides; a module does.
     known = geometries(model) if isinstance(model, nn.Module) else {}

@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from rankscope.auditing.plan import Plan
 from rankscope.auditing.plane import Dot, Label, Line, Plane, Point
-from rankscope.diagrams.pictures.figure_file import write_figure
-from rankscope.diagrams.pictures.themes import LIGHT
+from rankscope.auditing.shape_plan import Plan
+from rankscope.drawing.raster import write_figure
+from rankscope.drawing.themes import LIGHT
 
 FILE_SIZE, FILE_FONT_SIZE = (560.0, 470.0), 8.0  # points
 _INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")

@@ -45,8 +45,8 @@ def run(
 
 
 def _write(audited: Any, folder: Path) -> list[Path]:
+    from rankscope.auditing.page.page import audit_to_html
     from rankscope.files import make_folder, write_atomically
-    from rankscope.report.audit_page import audit_to_html
 
     texts = {
         "audit.json": console.to_json(audited.to_dict()),

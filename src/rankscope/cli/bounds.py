@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rankscope.architectures.catalogue import CATALOGUE
 from rankscope.cli import console
 from rankscope.cli.options import Json, Left, Seed, Split, with_network_options
 from rankscope.cli.rank import exact_network, split_of
+from rankscope.rank.networks.catalogue import CATALOGUE
 from rankscope.theorem import Bound
 
 

@@ -67,9 +67,9 @@ def run(
     radii = [read_radius(text) for text in radius or ("36/255", "72/255", "108/255")]
     limits = _read_pixels(pixels)
     from rankscope.models import open_model
-    from rankscope.robustness.attacks import AutoProjectedDescent
-    from rankscope.robustness.methods import Intervals, LinearBounds, Lipschitz, Method
-    from rankscope.robustness.norms import L2, Linf, Norm
+    from rankscope.robust.attacks import AutoProjectedDescent
+    from rankscope.robust.methods import Intervals, LinearBounds, Lipschitz, Method
+    from rankscope.robust.norms import L2, Linf, Norm
     from rankscope.verbs import certify_robustness
 
     norms: dict[str, Norm] = {"l2": L2(), "linf": Linf()}
@@ -135,7 +135,7 @@ def _read_pixels(text: str) -> tuple[float, float] | None:
 
 
 def _write(folder: Path, document: dict[str, Any], certification: Any) -> None:
-    from rankscope.robustness.certification import draw_certification
+    from rankscope.robust.certification import draw_certification
 
     make_folder(folder)
     draw_certification(certification, folder / "certification.svg")

@@ -85,7 +85,7 @@ def run(
     from rankscope.compression.compressing import scoring_on
     from rankscope.compression.plan import Budget
     from rankscope.compression.planning import Tolerance, plan_compression
-    from rankscope.training.samples import read_calibration
+    from rankscope.networks.samples import read_calibration
 
     opened = _opened(model, weights, data, example)
     network, remarks = _network(opened, may_be_untrained=dry_run)
@@ -153,9 +153,9 @@ def _write(
     compressed: Any, dense: Any, output: Path, request: "tuple[Model, str | None, Any]"
 ) -> Any:
     """Save the model and its plan, then measure it beside the dense one, and write that down."""
-    from rankscope.architectures.models.catalogue import BUILT_IN
-    from rankscope.compression.report import report_on
+    from rankscope.compression.compressing import report_on
     from rankscope.compression.saving import save
+    from rankscope.networks.catalogue import BUILT_IN
 
     opened, data, example = request
     built_in = opened.name if opened.name in BUILT_IN else None
@@ -170,8 +170,8 @@ def _scorer(data: str | None, data_set: str | None) -> Any:
     """The accuracy on the test part of a built-in network's own data set, if that was named."""
     if data is None or data_set is None or not (data == data_set or Path(data).is_dir()):
         return None
-    from rankscope.training.datasets import load_data_set
-    from rankscope.training.scoring import accuracy
+    from rankscope.lab.data.scoring import accuracy
+    from rankscope.networks.datasets import load_data_set
 
     test = load_data_set(data_set, None if data == data_set else Path(data)).test
     batch = test.batches(len(test))[0]
@@ -201,7 +201,7 @@ def _read_also(text: str | None) -> Any:
 
 
 def _read_formats(text: str | None) -> Any:
-    from rankscope.layers.formats.catalogue import FORMATS
+    from rankscope.factorize.formats.catalogue import FORMATS
 
     if text is None:
         return None

@@ -39,7 +39,7 @@ def run(
 ) -> None:
     """Parameters, operations, largest intermediate and contraction order."""
     from rankscope.diagrams.cost import cost
-    from rankscope.diagrams.search.methods import Automatic, Cotengra, Exhaustive, Greedy
+    from rankscope.diagrams.search import Automatic, Cotengra, Exhaustive, Greedy
     from rankscope.errors import RequestError
 
     methods = {

@@ -27,8 +27,8 @@ def run(
     """Bound the rank between two groups of open legs by the minimal cut."""
     from rankscope.diagrams.cuts import minimal_cut
     from rankscope.diagrams.diagram import Diagram
-    from rankscope.diagrams.drawing import draw
-    from rankscope.diagrams.layout import View
+    from rankscope.drawing.drawing import draw
+    from rankscope.drawing.layout.placement import View
     from rankscope.errors import RequestError
 
     diagram = opened_for("cut", what, settings, sizes, inputs, parameters).diagram

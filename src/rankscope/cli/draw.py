@@ -40,9 +40,9 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Draw a tensor diagram; prints the path of the picture."""
-    from rankscope.diagrams.drawing import draw
-    from rankscope.diagrams.layout import View
-    from rankscope.diagrams.pictures.themes import THEMES
+    from rankscope.drawing.drawing import draw
+    from rankscope.drawing.layout.placement import View
+    from rankscope.drawing.themes import THEMES
     from rankscope.errors import RequestError
 
     if theme not in THEMES:

@@ -14,7 +14,7 @@ app = typer.Typer(help="Compute the tables of the documentation again: list, run
 @app.command("list")
 def list_experiments(as_json: Json = False) -> None:
     """All experiments: how many rows each has, and what it needs."""
-    from rankscope.experiments.catalogue import EXPERIMENTS, find_experiment
+    from rankscope.lab.experiments.catalogue import EXPERIMENTS, find_experiment
 
     if as_json:
         console.print_json(
@@ -58,8 +58,8 @@ def run_one(
     as_json: Json = False,
 ) -> None:
     """Compute what is not finished yet; write one file for each row, table.md and results.json."""
-    from rankscope.experiments.catalogue import find_experiment
-    from rankscope.experiments.running import RunOptions, run_experiment
+    from rankscope.lab.experiments.catalogue import find_experiment
+    from rankscope.lab.experiments.running import RunOptions, run_experiment
     from rankscope.workers import Workers
 
     experiment = find_experiment(name)
@@ -84,8 +84,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Say what an experiment does; or print what is finished in a folder, and write its files."""
-    from rankscope.experiments.catalogue import EXPERIMENTS
-    from rankscope.experiments.running import is_results_folder
+    from rankscope.lab.experiments.catalogue import EXPERIMENTS
+    from rankscope.lab.experiments.running import is_results_folder
 
     if what in EXPERIMENTS and not is_results_folder(Path(what)):
         _print_description(what, as_json=as_json)
@@ -94,7 +94,7 @@ def show(
 
 
 def _print_description(name: str, *, as_json: bool) -> None:
-    from rankscope.experiments.catalogue import find_experiment
+    from rankscope.lab.experiments.catalogue import find_experiment
 
     experiment = find_experiment(name)
     if as_json:
@@ -110,7 +110,7 @@ def _print_description(name: str, *, as_json: bool) -> None:
 
 
 def _print_results(folder: Path, *, as_json: bool) -> None:
-    from rankscope.experiments.running import TABLE, read_outcome, write_outcome
+    from rankscope.lab.experiments.running import TABLE, read_outcome, write_outcome
 
     outcome = read_outcome(folder)
     write_outcome(outcome, folder)

@@ -25,8 +25,8 @@ def run(
     if name is None:
         _list_topics(as_json=as_json)
         return
-    from rankscope.constructions.topic import format_value
-    from rankscope.experiments.catalogue import find_topic
+    from rankscope.lab.constructions.topic import format_value
+    from rankscope.lab.experiments.catalogue import find_topic
 
     topic = find_topic(name)
     with console.working(f"running {name}"):
@@ -57,7 +57,7 @@ def run(
 
 
 def _list_topics(*, as_json: bool) -> None:
-    from rankscope.experiments.catalogue import TOPIC_GROUPS
+    from rankscope.lab.experiments.catalogue import TOPIC_GROUPS
 
     if as_json:
         groups = {

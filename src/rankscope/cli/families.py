@@ -6,7 +6,7 @@ from rankscope.cli.options import Json
 
 def run(as_json: Json = False) -> None:
     """List the families and their settings."""
-    from rankscope.diagrams.families import FAMILIES
+    from rankscope.diagrams.families.catalogue import FAMILIES
 
     document = {
         name: {

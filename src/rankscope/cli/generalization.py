@@ -67,11 +67,11 @@ def run(
     Samples are the training part of a data set. Bounds named "order" leave out constants and show
     trends; the one named "rigorous" holds as it stands, for the compressed, quantized network.
     """
-    from rankscope.generalization.analysis import Options
-    from rankscope.generalization.finite_class import Quantization
-    from rankscope.generalization.properties import Exact, Form, Triangle
-    from rankscope.generalization.rank_search import Direct, Mode, Paper, Search
-    from rankscope.generalization.sample import AsPublished, Euclidean, LargestEntry, Tolerance
+    from rankscope.generalize.analysis import Options
+    from rankscope.generalize.finite_class import Quantization
+    from rankscope.generalize.properties import Exact, Form, Triangle
+    from rankscope.generalize.rank_search import Direct, Mode, Paper, Search
+    from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Tolerance
     from rankscope.models import open_model
     from rankscope.verbs import bound_generalization
 
@@ -114,7 +114,7 @@ def run(
 
 
 def _write(folder: Path, document: dict[str, Any], bounded: Any) -> None:
-    from rankscope.generalization.analysis import draw_properties
+    from rankscope.generalize.analysis import draw_properties
 
     make_folder(folder)
     draw_properties(bounded, folder / "generalization.svg")

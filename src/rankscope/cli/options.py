@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rankscope.architectures.catalogue import Option, known_options
 from rankscope.errors import RequestError
 from rankscope.models import Model, open_model
-from rankscope.separation.partition import Partition
+from rankscope.rank.networks.catalogue import Option, known_options
+from rankscope.rank.partition import Partition
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from rankscope.cli import console
 from rankscope.cli.options import Json
 
 if TYPE_CHECKING:
-    from rankscope.auditing.plan import Plan
+    from rankscope.auditing.shape_plan import Plan
 
 Parameters = Annotated[
     float | None,
@@ -57,7 +57,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Depth, width and heads for a budget of parameters, and the alternatives around them."""
-    from rankscope.auditing.plan import plan
+    from rankscope.auditing.shape_plan import plan
 
     planned = plan(
         params,
@@ -83,7 +83,7 @@ def run(
 
 
 def _models(paths: Sequence[Path]) -> dict[str, Configuration]:
-    from rankscope.auditing.reading_configuration import read_configuration
+    from rankscope.auditing.families.catalogue import read_configuration
     from rankscope.strict_json import Numbers, read_document
 
     models: dict[str, Configuration] = {}

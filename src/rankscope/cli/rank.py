@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from rankscope.architectures.catalogue import CATALOGUE, read_settings
 from rankscope.cli import console
 from rankscope.cli.options import (
     Json,
@@ -19,7 +18,8 @@ from rankscope.cli.options import (
 )
 from rankscope.errors import RequestError
 from rankscope.models import open_model
-from rankscope.separation.partition import Partition
+from rankscope.rank.networks.catalogue import CATALOGUE, read_settings
+from rankscope.rank.partition import Partition
 
 METHODS = ("exact", "numeric", "epsilon")
 DEFAULT_SAMPLES = 256
@@ -102,7 +102,7 @@ def run(
         _print_sampled(question, sampled, as_json=as_json)
         return
     _refuse_sampled_options(sampled)
-    from rankscope.separation.measuring.options import MeasureOptions
+    from rankscope.rank.measured import MeasureOptions
     from rankscope.workers import Workers
 
     options = MeasureOptions(
@@ -174,9 +174,9 @@ def _method(family: str, method: str | None, exact: bool, epsilon: float | None)
 def _print_exact(
     question: _Question, options: Any, certificate: Path | None, *, as_json: bool
 ) -> None:
-    from rankscope.architectures.certification import certify_rank
-    from rankscope.architectures.measuring import measure_rank
-    from rankscope.separation.certificates.file import write_certificate
+    from rankscope.rank.certificate_file import write_certificate
+    from rankscope.rank.measuring import measure_rank
+    from rankscope.rank.verification import certify_rank
 
     network = exact_network("rank", question.family, question.given)
     split = split_of(network, question.partition, question.left, question.seed)
@@ -199,8 +199,7 @@ def _print_exact(
 
 
 def _print_sampled(question: _Question, options: _Sampled, *, as_json: bool) -> None:
-    from rankscope.separation.function_rank import separation_rank
-    from rankscope.separation.pairing import FunctionOptions
+    from rankscope.rank.numeric import FunctionOptions, separation_rank
 
     sample = _own_function if ":" in question.family else _random_network
     function, split, inputs, upper = sample(question, options)
@@ -226,7 +225,7 @@ def _random_network(question: _Question, options: _Sampled) -> tuple[Any, ...]:
     """A network at random float64 weights, and inputs to sample it at."""
     import torch
 
-    from rankscope.separation.function_rank import normal_inputs
+    from rankscope.rank.numeric import normal_inputs
 
     if options.data is not None:
         raise RequestError("--data goes with package.module:factory; families draw their inputs.")
@@ -253,7 +252,7 @@ def _template_inputs(network: Any, split: Partition, samples: int | None) -> Any
     import numpy
     import torch
 
-    from rankscope.architectures.pairs import unit_vector_points
+    from rankscope.rank.networks.network import unit_vector_points
 
     size = network.num_templates
     sides = (split.left, split.right)
@@ -267,7 +266,7 @@ def _template_inputs(network: Any, split: Partition, samples: int | None) -> Any
 
 
 def _own_function(question: _Question, options: _Sampled) -> tuple[Any, ...]:
-    from rankscope.training.samples import read_tensor
+    from rankscope.networks.samples import read_tensor
 
     if question.given:
         raise RequestError(f"--{next(iter(question.given))} does not apply to {question.family}.")
@@ -284,7 +283,7 @@ def _own_function(question: _Question, options: _Sampled) -> tuple[Any, ...]:
 
 
 def _metric(name: str | None) -> Any:
-    from rankscope.separation.nearby import metrics as known
+    from rankscope.rank import epsilon as known
 
     metrics = {
         "mean-square": known.MeanSquare,

@@ -14,8 +14,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Recompute what a certificate claims: PROVED with its soundness (exit 0) or FAILED (1)."""
-    from rankscope.architectures.certification import verify
-    from rankscope.separation.certificates.file import read_certificate
+    from rankscope.rank.certificate_file import read_certificate
+    from rankscope.rank.verification import verify
 
     certificate = read_certificate(file)
     with console.reporting(f"verifying {file.name}") as report:

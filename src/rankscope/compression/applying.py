@@ -1,22 +1,146 @@
 """From a model and a plan to the compressed model."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.factorizing import factorize
-from rankscope.compression.parts import parts_of
+from rankscope.compression.candidates import factorize
 from rankscope.compression.plan import Plan, Row
-from rankscope.compression.replacing import with_replaced
-from rankscope.compression.scores import Batch, Scoring, Weights
-from rankscope.compression.sites import Site, read_sites
+from rankscope.compression.scores import Batch, Scoring, Weights, relative_error
+from rankscope.compression.sites import Site, parts_of, read_sites
 from rankscope.compression.usage import run_example
-from rankscope.compression.whitening import relative_error
 from rankscope.errors import CompressionError
-from rankscope.layers.formats.catalogue import FORMATS
+from rankscope.factorize.attention import FactorizedMultiheadAttention
+from rankscope.factorize.convolution import (
+    ConvolutionSettings,
+    FactorizedConv,
+    FactorizedConv1d,
+    FactorizedConv2d,
+)
+from rankscope.factorize.cores import BITS, CoreStore
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format, Ranks, WeightShape
+from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
+from rankscope.factorize.projected_attention import split_projections
+from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, split_weights
 from rankscope.modes import inference
+
+# --- Factorized modules with cores of zeros, into which those of a file are loaded ----------------
+
+
+def blank(module: nn.Module, rows: Mapping[str, Row]) -> nn.Module:
+    """The factorized form of a dense module; biases are copied, cores are zeros.
+
+    Args:
+        module: of a class that can be compressed; left as it is.
+        rows: what a plan says of its weights, by part; parts without one stay dense.
+
+    Raises:
+        LayerError: if ranks are none that the weight can have.
+    """
+    match module:
+        case nn.MultiheadAttention():
+            linears = split_projections(module)
+            parts = {name: _linear(linears[name], row) for name, row in rows.items()}
+            return FactorizedMultiheadAttention.of(module, parts)
+        case nn.LSTM() | nn.GRU():
+            linears = split_weights(module)
+            parts = {name: _linear(linears[name], row) for name, row in rows.items()}
+            recurrent = FactorizedLSTM if isinstance(module, nn.LSTM) else FactorizedGRU
+            return recurrent.of(module, parts)
+    return _single(module, rows["weight"])
+
+
+def _single(module: nn.Module, row: Row) -> nn.Module:
+    layer: FactorizedConv | FactorizedEmbedding
+    format, ranks = _choice(row)
+    match module:
+        case nn.Conv1d() | nn.Conv2d():
+            convolution = FactorizedConv1d if isinstance(module, nn.Conv1d) else FactorizedConv2d
+            shape = WeightShape.of(module.weight.chunk(module.groups)[0])
+            cores = _zeros(module.weight, shape, format, ranks, groups=module.groups)
+            settings = ConvolutionSettings.of(module)
+            layer = convolution(format, ranks, shape, settings, cores, module.bias)
+        case nn.Embedding():
+            shape = WeightShape.of(module.weight)
+            cores = _zeros(module.weight, shape, format, ranks)
+            layer = FactorizedEmbedding(cores, shape, format, ranks, padding_idx=module.padding_idx)
+        case _:
+            assert isinstance(module, nn.Linear)  # the last of the classes that are sites
+            return _linear(module, row)
+    _quantize(layer.cores, row)
+    return layer
+
+
+def _linear(linear: nn.Linear, row: Row) -> FactorizedLinear:
+    format, ranks = _choice(row)
+    shape = WeightShape.of(linear.weight)
+    cores = _zeros(linear.weight, shape, format, ranks)
+    layer = FactorizedLinear.from_cores(cores, shape, format, ranks, bias=linear.bias)
+    _quantize(layer.cores, row)
+    return layer
+
+
+def _choice(row: Row) -> tuple[Format, Ranks]:
+    return FORMATS[row.format or ""], row.ranks
+
+
+def _zeros(
+    weight: Tensor, shape: WeightShape, format: Format, ranks: Ranks, *, groups: int = 1
+) -> dict[str, Tensor]:
+    # Checked first: ranks from a tampered file could ask for any amount of memory.
+    format.check(shape, ranks)
+    return {
+        name: weight.new_zeros(groups * first, *rest)
+        for name, (first, *rest) in format.core_shapes(shape, ranks).items()
+    }
+
+
+def _quantize(cores: CoreStore, row: Row) -> None:
+    if row.bits in BITS:
+        cores.quantize(row.bits)
+
+
+# --- A copy of a model in which some modules are others -------------------------------------------
+
+
+def with_replaced(model: nn.Module, layers: Mapping[str, nn.Module]) -> nn.Module:
+    """A copy of a model with other modules under some names; the model itself stays as it is.
+
+    Modules that are replaced are not copied. PyTorch's transformer layers are kept from the fast
+    path of their eval mode, which would read the weights that are no longer there.
+
+    Args:
+        model: to copy.
+        layers: by the name of the module whose place they take; the empty name is the model.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        >>> with_replaced(model, {"0": nn.Identity()})
+        Sequential(
+          (0): Identity()
+          (1): ReLU()
+        )
+    """
+    replacements: dict[int, object] = {
+        id(model.get_submodule(name)): layer for name, layer in layers.items()
+    }
+    replaced = set(replacements)
+    changed = {
+        name
+        for name, module in model.named_modules()
+        if any(id(inner) in replaced for inner in module.modules())
+    }
+    copied = copy.deepcopy(model, replacements)
+    for name, module in copied.named_modules():
+        if name in changed and isinstance(module, nn.TransformerEncoderLayer):
+            module.activation_relu_or_gelu = 0
+        elif name in changed and isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = False
+    return copied
 
 
 @dataclass(frozen=True, eq=False)

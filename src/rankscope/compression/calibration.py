@@ -1,12 +1,23 @@
-"""Runs a model on calibration data, and says where they do not fit."""
+"""Scores from data: what weights see on calibration batches, and gradients of the loss."""
 
+import copy
+import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from rankscope.compression.scores import Batch, Scoring, SecondMoments, Weighing, run
+from rankscope.compression.sites import Site, parts_of, read_sites
 from rankscope.errors import CompressionError
+from rankscope.modes import all_trainable, inference
+
+# --- Runs a model on calibration data, and says where they do not fit -----------------------------
+
 
 _Batch = TypeVar("_Batch")
 # What modules raise on inputs that do not fit: shapes, kinds of numbers, indices out of range.
@@ -92,3 +103,431 @@ def _whereabouts(model: nn.Module) -> Iterator[list[str]]:
 
 def _place(entered: list[str]) -> str:
     return entered[-1] if entered else "the loss"
+
+
+# --- What enters each layer and direction of a recurrent module: its inputs and its states --------
+
+
+class RecurrentLayers:
+    """An LSTM or a GRU as a row of modules with one layer each, which share its weights."""
+
+    def __init__(self, module: nn.LSTM | nn.GRU) -> None:
+        self._batch_first = module.batch_first
+        self._directions = 2 if module.bidirectional else 1
+        self._layers = [_layer(module, number) for number in range(module.num_layers)]
+
+    def inputs(self, sequences: object, start: object) -> Iterator[tuple[str, Tensor]]:
+        """Vectors (count, size) that each `weight_ih` and `weight_hh` is multiplied with.
+
+        Args:
+            sequences: what the module is called with: (steps, batch, size), or with the batch
+                first, or without one, or packed.
+            start: its states at the start, zeros if None; of an LSTM with the cells' beside them.
+        """
+        for number, layer in enumerate(self._layers):
+            own_start = _of_layer(start, number, self._directions)
+            outputs, _ = layer(sequences, own_start)
+            entering = _as_list(sequences, batch_first=self._batch_first)
+            for direction, suffix in enumerate(("", "_reverse")[: self._directions]):
+                name = f"_l{number}{suffix}"
+                yield f"weight_ih{name}", torch.cat(entering)
+                size = layer.proj_size or layer.hidden_size
+                states = [
+                    sequence[:, direction * size : (direction + 1) * size]
+                    for sequence in _as_list(outputs, batch_first=self._batch_first)
+                ]
+                yield f"weight_hh{name}", _states_before(states, own_start, direction)
+            sequences = outputs
+
+
+def _states_before(states: list[Tensor], start: object, direction: int) -> Tensor:
+    """The state that enters each step: the start, and all but the last that leaves one."""
+    first = start[0] if isinstance(start, tuple) else start
+    initial = (
+        first[direction].reshape(-1, states[0].shape[-1])
+        if isinstance(first, Tensor)
+        else states[0].new_zeros(len(states), states[0].shape[-1])
+    )
+    inner = [state[1:] if direction else state[:-1] for state in states]
+    return torch.cat([initial, *inner])
+
+
+def _layer(module: nn.LSTM | nn.GRU, number: int) -> nn.LSTM | nn.GRU:
+    """A module of one layer with the weights of one layer of another."""
+    suffixes = ("", "_reverse") if module.bidirectional else ("",)
+    weights = {
+        name.replace(f"_l{number}", "_l0"): parameter.detach()
+        for name, parameter in module.named_parameters()
+        if any(name.endswith(f"_l{number}{suffix}") for suffix in suffixes)
+    }
+    first = weights["weight_ih_l0"]
+    options: dict[str, int] = {"proj_size": module.proj_size} if module.proj_size else {}
+    layer = type(module)(
+        first.shape[1],
+        module.hidden_size,
+        bias=module.bias,
+        batch_first=module.batch_first,
+        bidirectional=module.bidirectional,
+        device="meta",
+        dtype=first.dtype,
+        **options,
+    )
+    layer.load_state_dict(weights, assign=True)
+    return layer.eval()
+
+
+def _of_layer(start: object, number: int, directions: int) -> object:
+    if isinstance(start, tuple):
+        return tuple(_of_layer(part, number, directions) for part in start)
+    if isinstance(start, Tensor):
+        return start[number * directions : (number + 1) * directions]
+    return None
+
+
+def _as_list(sequences: object, *, batch_first: bool) -> list[Tensor]:
+    """Each sequence (steps, size) of a batch, without its padding."""
+    if isinstance(sequences, PackedSequence):
+        padded, lengths = pad_packed_sequence(sequences, batch_first=True)
+        return [row[:length] for row, length in zip(padded, lengths.tolist(), strict=True)]
+    assert isinstance(sequences, Tensor)
+    if sequences.ndim == 2:
+        return [sequences]
+    return list(sequences if batch_first else sequences.movedim(1, 0))
+
+
+# --- What one module's inputs looked like: an observer for each class that can be compressed ------
+
+
+class Observer(ABC):
+    """Sees every call of one module, and says in the end how its weights' errors are weighed."""
+
+    @abstractmethod
+    def see(self, arguments: Mapping[str, object]) -> None:
+        """Look at the arguments of one call, by name."""
+
+    @abstractmethod
+    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+        """By part of the module; None for a part that no data reached."""
+
+
+class VectorInputs(Observer):
+    """The inputs of a linear map, all positions alike."""
+
+    def __init__(self, module: nn.Linear) -> None:
+        self._moments = SecondMoments(module.in_features)
+
+    def see(self, arguments: Mapping[str, object]) -> None:
+        self._moments.add(_rows(_tensor(arguments, "input")))
+
+    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+        return {"weight": weighing_of(self._moments, ridge, who=who)}
+
+
+class ChannelInputs(Observer):
+    """The channels of a convolution's inputs, over all positions, each group apart.
+
+    What neighbouring positions have in common, and zeros that are padded, are not counted: the
+    error is then that of outputs on independent positions.
+    """
+
+    def __init__(self, module: nn.Conv1d | nn.Conv2d) -> None:
+        self._groups = module.groups
+        self._channel = -1 - len(module.kernel_size)
+        self._moments = SecondMoments(module.in_channels // module.groups, module.groups)
+
+    def see(self, arguments: Mapping[str, object]) -> None:
+        channels = _tensor(arguments, "input").movedim(self._channel, 0)
+        num_channels = len(channels) // self._groups
+        self._moments.add(channels.reshape(self._groups, num_channels, -1).mT)
+
+    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+        return {"weight": weighing_of(self._moments, ridge, who=who)}
+
+
+class LookedUp(Observer):
+    """How often each row of an embedding is looked up.
+
+    Every row counts once more than it was seen, so that rows the data lack are not given up.
+    """
+
+    def __init__(self, module: nn.Embedding) -> None:
+        self._counts = torch.zeros(module.num_embeddings, dtype=torch.float64)
+
+    def see(self, arguments: Mapping[str, object]) -> None:
+        indices = _tensor(arguments, "input").flatten().cpu()
+        self._counts += torch.bincount(indices, minlength=len(self._counts))
+
+    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+        if not bool(self._counts.any()):
+            return {"weight": None}
+        frequencies = (self._counts + 1) / (self._counts + 1).sum()
+        return {"weight": Weighing(rows=frequencies.sqrt())}
+
+
+class AttentionInputs(Observer):
+    """The inputs of the four projections of an attention layer; keys that are masked are left out.
+
+    The output projection's inputs are the heads' outputs, side by side: a copy of the layer whose
+    output projection is the identity gives them.
+    """
+
+    def __init__(self, module: nn.MultiheadAttention) -> None:
+        self._batch_first = module.batch_first
+        self._heads = copy.deepcopy(module).eval()
+        out = self._heads.out_proj
+        out.weight.data = torch.eye(module.embed_dim).to(out.weight)
+        if out.bias is not None:
+            out.bias.data = torch.zeros_like(out.bias)
+        sizes = {"query": module.embed_dim, "key": module.kdim, "value": module.vdim}
+        self._moments = {
+            name: SecondMoments(size) for name, size in {**sizes, "out": module.embed_dim}.items()
+        }
+
+    def see(self, arguments: Mapping[str, object]) -> None:
+        seen = self._seen_keys(arguments.get("key_padding_mask"))
+        for name in ("query", "key", "value"):
+            inputs = _tensor(arguments, name)
+            rows = inputs if seen is None or name == "query" else inputs[seen]
+            self._moments[name].add(_rows(rows))
+        heads, _ = self._heads(**arguments)
+        self._moments["out"].add(_rows(heads))
+
+    def _seen_keys(self, mask: object) -> Tensor | None:
+        if not isinstance(mask, Tensor):
+            return None
+        seen = ~mask if mask.dtype == torch.bool else ~torch.isneginf(mask)
+        return seen if self._batch_first or seen.ndim == 1 else seen.mT
+
+    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+        return {
+            name: weighing_of(moments, ridge, who=f"{who}, {name}")
+            for name, moments in self._moments.items()
+        }
+
+
+class RecurrentInputs(Observer):
+    """The inputs and the states that enter each layer and direction of an LSTM or a GRU."""
+
+    def __init__(self, module: nn.LSTM | nn.GRU) -> None:
+        self._layers = RecurrentLayers(module)
+        self._moments = {
+            name: SecondMoments(weight.shape[1])
+            for name, weight in module.named_parameters()
+            if name.startswith(("weight_ih", "weight_hh"))
+        }
+
+    def see(self, arguments: Mapping[str, object]) -> None:
+        for name, vectors in self._layers.inputs(arguments["input"], arguments.get("hx")):
+            self._moments[name].add(_rows(vectors))
+
+    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+        return {
+            name: weighing_of(moments, ridge, who=f"{who}, {name}")
+            for name, moments in self._moments.items()
+        }
+
+
+def observer_of(module: nn.Module) -> Observer | None:
+    """The observer that fits a module's class."""
+    found = _OBSERVERS.get(type(module))
+    return None if found is None else found(module)
+
+
+# Exact classes, like the planner's: a subclass may use its weights in another way.
+_OBSERVERS: Mapping[type[nn.Module], Callable[..., Observer]] = {
+    nn.Linear: VectorInputs,
+    nn.Conv1d: ChannelInputs,
+    nn.Conv2d: ChannelInputs,
+    nn.Embedding: LookedUp,
+    nn.MultiheadAttention: AttentionInputs,
+    nn.LSTM: RecurrentInputs,
+    nn.GRU: RecurrentInputs,
+}
+
+
+def bound_arguments(
+    module: nn.Module, arguments: tuple[object, ...], named: Mapping[str, object]
+) -> dict[str, object]:
+    """The arguments of a call by the names that the module's `forward` gives them."""
+    return inspect.signature(module.forward).bind(*arguments, **named).arguments
+
+
+def weighing_of(moments: SecondMoments, ridge: float, *, who: str) -> Weighing | None:
+    """Errors of outputs on inputs with these moments."""
+    factor = moments.factor(ridge, who=who)
+    if factor is None:
+        return None
+    return Weighing(factor=factor[0] if len(factor) == 1 else factor)
+
+
+def _rows(vectors: Tensor) -> Tensor:
+    return vectors.reshape(1, -1, vectors.shape[-1])
+
+
+def _tensor(arguments: Mapping[str, object], name: str) -> Tensor:
+    found = arguments[name]
+    assert isinstance(found, Tensor)
+    return found
+
+
+# --- Scores from activations: errors of outputs on calibration data, not of weights ---------------
+
+
+RIDGE = 1e-6
+
+
+class Activations(Scoring):
+    """Errors of every site's outputs on batches of real inputs.
+
+    The batches are run once, one after the other, in inference mode; of each site only the second
+    moments of its inputs are kept. Sites whose class does not show its inputs (the projection of
+    an LSTM's states), or that no data reach, are weighed by their weights alone.
+
+    Args:
+        batches: inputs as the model takes them.
+        ridge: is added to the moments, in units of their mean diagonal, so that they are
+            invertible: inputs the data lack count as much smaller ones, not as none.
+    """
+
+    name: ClassVar[str] = "activations"
+
+    def __init__(self, batches: Iterable[Batch], *, ridge: float = RIDGE) -> None:
+        if not 0 < ridge < 1:
+            raise CompressionError(f"Activations: ridge must lie between 0 and 1, got {ridge}.")
+        self._batches = batches
+        self._ridge = ridge
+        self._weighings: dict[str, Weighing | None] = {}
+
+    def prepare(self, model: nn.Module) -> None:
+        """Run the batches, and keep the moments of what each site sees.
+
+        Raises:
+            CompressionError: if there is no batch, one does not fit the model, or an input of a
+                site is not finite.
+        """
+        sites = read_sites(model).sites
+        observers: dict[str, Observer] = {}
+        for site in sites:
+            observer = observer_of(model.get_submodule(site.module_name))
+            if site.module_name not in observers and observer is not None:
+                observers[site.module_name] = observer
+        self._watch(model, observers)
+        found = {
+            name: observer.weighings(self._ridge, who=name or "the model")
+            for name, observer in observers.items()
+        }
+        self._weighings = {
+            site.name: found.get(site.module_name, {}).get(site.part) for site in sites
+        }
+
+    def weigh(self, site_name: str) -> Weighing | None:
+        """How one site is weighed; None if no data reached it."""
+        return self._weighings.get(site_name)
+
+    def _watch(self, model: nn.Module, observers: Mapping[str, Observer]) -> None:
+        removals: list[Callable[[], None]] = []
+        # Hooks see numbers of real inputs; a trace knows only shapes.
+        for name, observer in observers.items():
+            module = model.get_submodule(name)
+            handle = module.register_forward_hook(_seeing(observer), with_kwargs=True)
+            removals.append(handle.remove)
+        try:
+            with torch.no_grad(), inference(model):
+                run_batches(model, self._batches, lambda batch: _ignore(run(model, batch)))
+        finally:
+            for remove in removals:
+                remove()
+
+
+def _seeing(
+    observer: Observer,
+) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
+    # After the call: inputs that do not fit are then refused by the module itself.
+    def see(
+        module: nn.Module, given: tuple[object, ...], named: dict[str, object], output: object
+    ) -> None:
+        observer.see(bound_arguments(module, given, named))
+
+    return see
+
+
+def _ignore(output: object) -> None:
+    del output
+
+
+# --- Scores from Fisher information: what an error of each weight does to the loss ----------------
+
+
+class Fisher(Scoring):
+    """Errors of the weights, each site weighted by the mean squared gradient of a loss.
+
+    Gradients are those of whole batches: the squares are smaller than those of single samples by
+    about the number of samples, but for all sites alike. Multipliers are scaled so that their mean
+    is 1; a site that the loss does not depend on is weighed by its weight alone.
+
+    Args:
+        loss: of a model on a batch, one number.
+        batches: whatever the loss takes; they are used once.
+
+    Reference:
+        Hsu et al. (2022), "Language model compression with weighted low-rank factorization",
+        arXiv:2207.00112 (there row by row; here one number for each weight).
+    """
+
+    name: ClassVar[str] = "fisher"
+
+    def __init__(self, loss: Callable[[nn.Module, object], Tensor], batches: Iterable[object]):
+        self._loss = loss
+        self._batches = batches
+        self._multipliers: dict[str, float] = {}
+
+    def prepare(self, model: nn.Module) -> None:
+        """Sum the squared gradients over the batches.
+
+        Raises:
+            CompressionError: if there is no batch, one does not fit the model, or the loss is not
+                one finite number that depends on the weights.
+        """
+        sites = read_sites(model).sites
+        squares = {name: torch.zeros_like(part) for name, part in model.named_parameters()}
+        with inference(model), all_trainable(model):
+            run_batches(model, self._batches, lambda batch: self._add(model, batch, squares))
+        changes = {site.name: _change(model, site, squares) for site in sites}
+        mean = sum(changes.values()) / max(sum(change > 0 for change in changes.values()), 1)
+        self._multipliers = {name: change / mean for name, change in changes.items() if change > 0}
+
+    def weigh(self, site_name: str) -> Weighing | None:
+        """How one site is weighed; None if the loss does not depend on it."""
+        multiplier = self._multipliers.get(site_name)
+        return None if multiplier is None else Weighing(multiplier=multiplier)
+
+    def _add(self, model: nn.Module, batch: object, squares: Mapping[str, Tensor]) -> None:
+        loss = self._loss(model, batch)
+        if loss.numel() != 1 or not bool(torch.isfinite(loss.detach()).all()):
+            raise CompressionError(
+                f"Fisher: the loss must be one finite number, got {_shown(loss)}."
+            )
+        if not loss.requires_grad:
+            raise CompressionError(
+                "Fisher: the loss does not depend on any of the model's "
+                f"{len(squares)} parameters; it must not be computed without gradients."
+            )
+        gradients = torch.autograd.grad(loss.sum(), list(model.parameters()), allow_unused=True)
+        for square, gradient in zip(squares.values(), gradients, strict=True):
+            if gradient is not None:
+                square.addcmul_(gradient, gradient)
+
+
+def _shown(loss: Tensor) -> str:
+    return f"{loss.item()}" if loss.numel() == 1 else f"the shape {tuple(loss.shape)}"
+
+
+def _change(model: nn.Module, site: Site, squares: Mapping[str, Tensor]) -> float:
+    """½ F ‖W‖² of a site, with F up to a factor that all sites share."""
+    shadow = copy.deepcopy(model.get_submodule(site.module_name))
+    prefix = f"{site.module_name}." if site.module_name else ""
+    for name, parameter in shadow.named_parameters():
+        parameter.data = squares[prefix + name]
+    # The shadow's weights are the squared gradients, so that its parts are those of the site.
+    fisher = next(part.weight for part in parts_of(shadow) if part.name == site.part)
+    return float(fisher.double().mean() * site.weight.double().square().sum() / 2)

@@ -1,21 +1,132 @@
 """Every way to write the weight of one site, with what it costs and the error it makes."""
 
+import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from rankscope.compression.curves import error_curve, ladder_of_ranks
-from rankscope.compression.latency import NUM_MEASURED, Stopwatch
-from rankscope.compression.plan import Candidate, Costs
-from rankscope.compression.scores import Weighing
-from rankscope.compression.sites import Site
-from rankscope.compression.usage import Call, flops
-from rankscope.compression.whitening import relative_error
-from rankscope.layers.formats.format import Format, Ranks
-from rankscope.layers.formats.plain import DENSE
-from rankscope.layers.quantization import quantize, quantized_bytes
+from rankscope.compression.plan import Candidate, Costs, Row
+from rankscope.compression.scores import (
+    Weighing,
+    can_whiten,
+    is_plain,
+    relative_error,
+    take_back,
+    whiten,
+)
+from rankscope.compression.sites import Site, parts_of
+from rankscope.compression.usage import NUM_MEASURED, Call, Stopwatch, flops
+from rankscope.factorize.attention import FactorizedMultiheadAttention
+from rankscope.factorize.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
+from rankscope.factorize.cores import CoreStore, quantize, quantized_bytes
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format, Ranks, WeightShape
+from rankscope.factorize.formats.plain import DENSE
+from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
+from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, FactorizedRecurrent
+
+# --- How the error of a weight falls as its ranks grow, for one format ----------------------------
+
+
+NUM_FITS = 4  # of a curve whose errors can only be measured one by one
+SMALLEST_ERROR = 1e-12  # where logarithms of errors are taken
+
+
+def ladder_of_ranks(
+    format: Format, shape: WeightShape, *, num_steps: int, room: int = 1
+) -> list[Ranks]:
+    """Ranks from ones to where the cores are no longer smaller than the weight, geometrically.
+
+    Empty if even ranks of one are not smaller.
+
+    Args:
+        format: of the cores.
+        shape: of the weight.
+        num_steps: at most so many ranks.
+        room: cores may hold fewer than so many times the numbers of the weight; more than once if
+            each of them takes less space.
+
+    Example:
+        >>> from rankscope.factorize.formats.catalogue import FORMATS
+        >>> ladder_of_ranks(FORMATS["svd"], WeightShape(64, 64), num_steps=6)
+        [(1,), (3,), (7,), (15,), (31,)]
+    """
+    smallest = format.num_parameters(shape, (1,) * len(format.full_ranks(shape)))
+    largest = room * shape.num_parameters - 1
+    if smallest > largest:
+        return []
+    ratio = (largest / smallest) ** (1 / (num_steps - 1))
+    targets = [math.floor(smallest * ratio**step + 1e-9) for step in range(num_steps - 1)]
+    found = [format.largest_ranks(shape, target) for target in [*targets, largest]]
+    return list(dict.fromkeys(ranks for ranks in found if ranks is not None))
+
+
+def error_curve(
+    site: Site, format: Format, ladder: Sequence[Ranks], weighing: Weighing | None
+) -> list[float]:
+    """The relative error of a site at each of several ranks.
+
+    Formats that cannot take a whitening back are fitted at a few ranks and measured there; what
+    lies between is interpolated (logarithms of error over parameters), and an estimate.
+    """
+    if not is_plain(weighing) and not can_whiten(format, weighing):
+        return _measured(site, format, ladder, weighing)
+    # Formats choose their own precision: a copy is made only where there is something to whiten.
+    whitened = site.weight if is_plain(weighing) else whiten(site.weight, weighing)
+    norms = [float(torch.linalg.vector_norm(group)) for group in whitened]
+    curves = [
+        format.errors(group, ladder) if norm else [0.0] * len(ladder)
+        for group, norm in zip(whitened, norms, strict=True)
+    ]
+    size = math.hypot(*norms)
+    return [
+        math.hypot(*(error * norm for error, norm in zip(errors, norms, strict=True))) / size
+        if size
+        else 0.0
+        for errors in zip(*curves, strict=True)
+    ]
+
+
+def _measured(
+    site: Site, format: Format, ladder: Sequence[Ranks], weighing: Weighing | None
+) -> list[float]:
+    last = len(ladder) - 1
+    fitted = sorted({round(step * last / (NUM_FITS - 1)) for step in range(NUM_FITS)})
+    errors = [
+        relative_error(site.weight, _rebuilt(site, format, ladder[place]), weighing)
+        for place in fitted
+    ]
+    sizes = [math.log(format.num_parameters(site.shape, ranks)) for ranks in ladder]
+    return _interpolated(sizes, fitted, errors)
+
+
+def _rebuilt(site: Site, format: Format, ranks: Ranks) -> Tensor:
+    return torch.stack(
+        [
+            format.to_dense(format.decompose(group, ranks), site.shape).to(group.dtype)
+            for group in site.weight
+        ]
+    )
+
+
+def _interpolated(
+    sizes: Sequence[float], fitted: Sequence[int], errors: Sequence[float]
+) -> list[float]:
+    """Errors at all places from those at some: straight lines between the logarithms."""
+    found = {fitted[0]: errors[0]}
+    for (left, right), (start, end) in zip(pairwise(fitted), pairwise(errors), strict=True):
+        low, high = (math.log(max(error, SMALLEST_ERROR)) for error in (start, end))
+        for place in range(left + 1, right):
+            share = (sizes[place] - sizes[left]) / (sizes[right] - sizes[left])
+            found[place] = math.exp(low + share * (high - low))
+        found[right] = end
+    return [found[place] for place in range(len(sizes))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +261,96 @@ def quantization_error(site: Site, bits: int) -> float:
     """Relative error of the dense weight in so few bits; each core is taken to err as much."""
     weight = site.weight.flatten(0, 1)
     return relative_error(weight[None], quantize(weight, bits).dequantize()[None], None)
+
+
+# --- From one dense module and what a plan says of its weights to the factorized one --------------
+
+
+Choices = Mapping[str, tuple[Format, Ranks]]
+Factorized = (
+    FactorizedLinear
+    | FactorizedEmbedding
+    | FactorizedConv
+    | FactorizedMultiheadAttention
+    | FactorizedRecurrent
+)
+
+
+def factorize(
+    module: nn.Module, rows: Mapping[str, Row], weighings: Mapping[str, Weighing | None]
+) -> Factorized:
+    """Decompose the weights of a supported module, and quantize the cores that are to be.
+
+    Args:
+        module: dense, left as it is.
+        rows: of a plan, by part of the module; parts without one stay dense.
+        weighings: by part; whitened where the format allows it.
+    """
+    choices = {part: (FORMATS[row.format or ""], tuple(row.ranks)) for part, row in rows.items()}
+    dtype = next(module.parameters()).dtype
+    # A weight whitened in half precision would lose what whitening brings.
+    given = copy.deepcopy(module).to(torch.promote_types(dtype, torch.float32))
+    whitened = _whiten_parts(given, choices, weighings)
+    layer = _from_dense(given, choices)
+    for part, weighing in whitened.items():
+        store = store_of(layer, part)
+        cores = {name: core.detach() for name, core in store.tensors().items()}
+        groups = layer.settings.groups if isinstance(layer, FactorizedConv) else 1
+        restored = take_back(cores, choices[part][0], weighing, groups=groups)
+        _load(store, restored)
+    layer = layer.to(dtype)
+    for part, row in rows.items():
+        if row.bits < 8 * dtype.itemsize:
+            store_of(layer, part).quantize(row.bits)
+    return layer
+
+
+def store_of(layer: Factorized, part: str) -> CoreStore:
+    """The cores that stand for one weight of a module."""
+    holder: nn.Module = layer
+    if isinstance(layer, FactorizedMultiheadAttention):
+        holder = layer.projections[part]
+    elif isinstance(layer, FactorizedRecurrent):
+        holder = layer.weight(part)
+    return cast(CoreStore, holder.cores)
+
+
+def _whiten_parts(
+    module: nn.Module, choices: Choices, weighings: Mapping[str, Weighing | None]
+) -> dict[str, Weighing]:
+    """Whiten weights of a module in place; returns how each of them was."""
+    whitened = {}
+    for part in parts_of(module):
+        weighing = weighings.get(part.name)
+        if part.name not in choices or weighing is None:
+            continue
+        if can_whiten(choices[part.name][0], weighing):
+            part.weight.copy_(whiten(part.weight, weighing))
+            whitened[part.name] = weighing
+    return whitened
+
+
+def _from_dense(module: nn.Module, choices: Choices) -> Factorized:
+    if isinstance(module, nn.MultiheadAttention):
+        return FactorizedMultiheadAttention.from_dense(module, choices)
+    if isinstance(module, nn.LSTM | nn.GRU):
+        recurrent = FactorizedLSTM if isinstance(module, nn.LSTM) else FactorizedGRU
+        return recurrent.from_dense(module, choices)
+    return _from_single(module, *choices["weight"])
+
+
+def _from_single(module: nn.Module, format: Format, ranks: Ranks) -> Factorized:
+    """For classes with one weight."""
+    if isinstance(module, nn.Conv1d | nn.Conv2d):
+        convolution = FactorizedConv1d if isinstance(module, nn.Conv1d) else FactorizedConv2d
+        return convolution.from_dense(module, format, ranks)
+    if isinstance(module, nn.Embedding):
+        return FactorizedEmbedding.from_dense(module, format, ranks)
+    assert isinstance(module, nn.Linear)  # the last of the classes that are sites
+    return FactorizedLinear.from_dense(module, format, ranks)
+
+
+def _load(store: CoreStore, cores: Mapping[str, torch.Tensor]) -> None:
+    with torch.no_grad():
+        for name, core in cores.items():
+            store.get_parameter(name).copy_(core)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from rankscope.errors import CompressionError, SizeError, UnsupportedModuleError
-from rankscope.layers.convolution import FactorizedConv
-from rankscope.layers.linear import FactorizedLinear
+from rankscope.factorize.convolution import FactorizedConv
+from rankscope.factorize.linear import FactorizedLinear
 from rankscope.reading.trace import Example, Operation, Trace, trace
 
 _NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)

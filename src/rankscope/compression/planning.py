@@ -8,24 +8,280 @@ scores (squared errors, weighed as the scoring says) add up to the least that th
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import torch
 from torch import nn
 
-from rankscope.compression.budgets import allowance, check_budget, count, exchanged
-from rankscope.compression.candidates import Menu
-from rankscope.compression.greedy import Option
-from rankscope.compression.plan import Budget, Candidate, Plan, Row, Unit
+from rankscope.compression.candidates import Kitchen, Menu, Task
+from rankscope.compression.plan import Budget, Candidate, Costs, Plan, Row, Unit
 from rankscope.compression.scores import Batch, Scoring, Weights
-from rankscope.compression.sites import LeftAlone
-from rankscope.compression.solver import Choice, choose
-from rankscope.compression.survey import Survey, Wishes, survey
-from rankscope.compression.two_budgets import SecondBudget, choose_within_both
+from rankscope.compression.sites import LeftAlone, Site, read_sites
+from rankscope.compression.solver import Choice, CostRow, Option, choose, solve_rows
+from rankscope.compression.usage import Stopwatch, Usage, observe
 from rankscope.errors import CompressionError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format
-from rankscope.progress import Report, ignore
+from rankscope.factorize.cores import BITS
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format
+from rankscope.progress import Progress, Report, ignore
+
+# --- What a model costs in every unit, and how much of it a budget allows -------------------------
+
+
+NANOSECOND = 1e-9  # seconds are counted in whole ones of these
+
+_MEASURES: Mapping[Unit, Callable[[Costs], int]] = {
+    Unit.PARAMETERS: lambda costs: costs.parameters,
+    Unit.FLOPS: lambda costs: costs.flops,
+    Unit.BYTES: lambda costs: costs.bytes,
+    Unit.LATENCY: lambda costs: round(costs.seconds / NANOSECOND),
+}
+NEEDING_EXAMPLE = (Unit.FLOPS, Unit.LATENCY)
+
+
+def count(costs: Costs, unit: Unit) -> int:
+    """Costs in one unit, as an integer (latency in nanoseconds)."""
+    return _MEASURES[unit](costs)
+
+
+def check_budget(budget: Budget, *, has_example: bool) -> None:
+    """Refuse a share that is none, and a unit that cannot be counted.
+
+    Raises:
+        CompressionError: if `keep` is not above 0 and at most 1, flops or latency are asked for
+            without an example, or there are two budgets in one unit or more than two.
+    """
+    units = [str(part.unit) for part in budget.parts]
+    if len(units) > 2 or len(set(units)) < len(units):
+        raise CompressionError(
+            f"Wanted at most 2 budgets, in different units, got {len(units)}: {', '.join(units)}."
+        )
+    for part in budget.parts:
+        _check_part(part, has_example=has_example)
+
+
+def _check_part(budget: Budget, *, has_example: bool) -> None:
+    if not 0 < budget.keep <= 1:
+        raise CompressionError(
+            f"keep is the share of the model that stays, above 0 and at most 1, got {budget.keep}."
+        )
+    if budget.unit in NEEDING_EXAMPLE and not has_example:
+        raise CompressionError(
+            f"A budget in {budget.unit} depends on the inputs' sizes: pass example=, one batch as "
+            "the model takes it (on the command line: --data, or --input with its shape)."
+        )
+
+
+def allowance(budget: Budget, dense: Costs) -> int:
+    """The most that may be kept, in whole units.
+
+    Example:
+        >>> allowance(Budget(0.1), Costs(parameters=1009, flops=0, bytes=4036))
+        100
+    """
+    return int(budget.keep * count(dense, budget.unit) + 1e-6)
+
+
+def dense_costs(
+    model: nn.Module, usage: Usage | None, sites: Iterable[Candidate], seconds: float
+) -> Costs:
+    """Of a whole model: `sites` are the dense weights of its sites."""
+    flops = 0 if usage is None else usage.other_flops + sum(site.costs.flops for site in sites)
+    return Costs(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        flops=flops,
+        bytes=state_bytes(model),
+        seconds=seconds,
+    )
+
+
+def state_bytes(model: nn.Module) -> int:
+    """Bytes of everything in the state dict, shared tensors once."""
+    held = {
+        (tensor.data_ptr(), tensor.shape, tensor.dtype) if tensor.numel() else name: tensor
+        for name, tensor in model.state_dict().items()
+    }
+    return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
+
+
+def exchanged(total: Costs, old: Costs, new: Costs) -> Costs:
+    """The total, after one part of it was replaced."""
+    return replace(
+        total,
+        parameters=total.parameters - old.parameters + new.parameters,
+        flops=total.flops - old.flops + new.flops,
+        bytes=total.bytes - old.bytes + new.bytes,
+        seconds=total.seconds - old.seconds + new.seconds,
+    )
+
+
+# --- Everything a plan is chosen from: sites, their candidates, and what the whole model costs ----
+
+
+AS_TRAINED = (16, 32, 64)  # bits that stand for those of the dense weight
+
+
+@dataclass(frozen=True, eq=False)
+class Wishes:
+    """What candidates are made from; see `plan_compression`."""
+
+    formats: tuple[Format, ...]
+    scoring: Scoring
+    example: Batch | None = None
+    bits: tuple[int, ...] = ()
+    leave: tuple[str, ...] = ()
+    measures_latency: bool = False
+    num_steps: int = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What was found.
+
+    Args:
+        entries: a menu for each site, a reason for everything else, in the model's order.
+        dense: costs of the whole model.
+        notes: what a reader should know.
+    """
+
+    entries: tuple[Menu | LeftAlone, ...]
+    dense: Costs
+    notes: tuple[str, ...]
+
+    @property
+    def menus(self) -> tuple[Menu, ...]:
+        """Of all sites."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Menu))
+
+
+def survey(model: nn.Module, wishes: Wishes, report: Report) -> Survey:
+    """Read a model, watch it on the example, and list the candidates of every site.
+
+    Raises:
+        CompressionError: see `plan_compression`.
+    """
+    reading = read_sites(model, leave=wishes.leave)
+    usage = None if wishes.example is None else observe(model, reading.sites, wishes.example)
+    entries = [_reached(entry, usage) for entry in reading.entries]
+    wishes.scoring.prepare(model)
+    stopwatch = Stopwatch() if wishes.measures_latency else None
+    kitchen = Kitchen(wishes.formats, _bits(wishes.bits), wishes.num_steps, stopwatch)
+    found: list[Menu | LeftAlone] = []
+    for done, entry in enumerate(entries, start=1):
+        if isinstance(entry, Site):
+            calls = () if usage is None else usage.calls[entry.name]
+            found.append(kitchen.menu(Task(entry, calls, wishes.scoring.weigh(entry.name))))
+        else:
+            found.append(entry)
+        report(Progress("weights", done, len(entries)))
+    seconds = 0.0
+    if stopwatch is not None and wishes.example is not None:
+        seconds = stopwatch.of_model(model, wishes.example)
+    dense = [menu.dense for menu in found if isinstance(menu, Menu)]
+    return Survey(
+        tuple(found), dense_costs(model, usage, dense, seconds), tuple(_notes(wishes, entries))
+    )
+
+
+def _reached(entry: Site | LeftAlone, usage: Usage | None) -> Site | LeftAlone:
+    if usage is None or not isinstance(entry, Site) or entry.module_name in usage.reached:
+        return entry
+    # Its weight may be used without calling it, and then would not be there any more.
+    return entry.left_alone("not reached by the example: nothing called it")
+
+
+def _bits(wanted: Sequence[int]) -> tuple[int | None, ...]:
+    known = {*AS_TRAINED, *BITS}
+    for bits in wanted:
+        if bits not in known:
+            raise CompressionError(
+                f"bits of a stored number: 8 or 4 (quantized), or 32 (as trained), got {bits}."
+            )
+    if not wanted:
+        return (None,)
+    return tuple(dict.fromkeys(None if bits in AS_TRAINED else bits for bits in wanted))
+
+
+def _notes(wishes: Wishes, entries: Sequence[Site | LeftAlone]) -> list[str]:
+    names = ", ".join(format.name for format in wishes.formats)
+    notes = [f"Formats tried: {names}."]
+    if wishes.example is None:
+        notes.append("Flops are not counted: no example batch was given.")
+    else:
+        notes.append(
+            "Flops are operations of one example batch, a multiply-add counted as two: of the "
+            "weights from their diagrams, of the rest as torch.utils.flop_counter counts it."
+        )
+    if any(bits in BITS for bits in wishes.bits):
+        notes.append(
+            "Errors of quantized weights are estimates: the squared errors of the truncation and "
+            "of each core's quantization are added."
+        )
+    if wishes.measures_latency:
+        notes.append(
+            "Latency is an estimate from calls measured here with "
+            f"{torch.get_num_threads()} thread(s), weight by weight, at the example's sizes."
+        )
+    unseen = [
+        entry.name
+        for entry in entries
+        if isinstance(entry, Site) and wishes.scoring.weigh(entry.name) is None
+    ]
+    if unseen:
+        notes.append(f"No data reached these, weighed by their weights alone: {', '.join(unseen)}.")
+    return notes
+
+
+# --- One choice of each list under two budgets at once, such as parameters and latency ------------
+
+
+RELATIVE_GAP = 1e-3
+
+
+@dataclass(frozen=True)
+class SecondBudget:
+    """What each option costs in a second unit, list by list, and how much of it is allowed."""
+
+    costs: Sequence[Sequence[int]]
+    limit: int
+
+    def total(self, picks: Sequence[int]) -> int:
+        """Of one pick in each list."""
+        return sum(costs[n] for costs, n in zip(self.costs, picks, strict=True))
+
+
+def choose_within_both(
+    lists: Sequence[Sequence[Option]],
+    budget: int,
+    second: SecondBudget,
+    *,
+    max_seconds: float = 30.0,
+) -> Choice | None:
+    """The best picks found within both budgets; None if there are none, or time was up.
+
+    Example:
+        >>> lists = [[Option(1, 9.0), Option(3, 2.0), Option(4, 0.0)]]
+        >>> choose_within_both(lists, 4, SecondBudget([[1, 2, 9]], 5)).picks
+        (1,)
+    """
+    free = choose(lists, budget, max_seconds=max_seconds)
+    if free is None or second.total(free.picks) <= second.limit:
+        return free
+    rows = [
+        CostRow([option.cost for options in lists for option in options], budget),
+        CostRow([cost for costs in second.costs for cost in costs], second.limit),
+    ]
+    picks, bound = solve_rows(lists, rows, max_seconds=max_seconds, relative_gap=RELATIVE_GAP)
+    if picks is None:
+        return None
+    chosen = [options[n] for options, n in zip(lists, picks, strict=True)]
+    score = math.fsum(option.score for option in chosen)
+    gap = score - max(free.score - free.gap, bound)
+    slack = 1e-9 * max(option.score for options in lists for option in options)
+    cost = sum(option.cost for option in chosen)
+    return Choice(tuple(picks), cost, score, 0.0 if gap <= slack else gap)
+
 
 # Those that run as short chains of convolutions or products, and whose errors need no fits.
 DEFAULT_FORMATS = ("svd", "tucker", "tensor-train")

@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
+
+from rankscope.errors import CompressionError
+from rankscope.factorize.formats.format import Format
 
 Batch = Tensor | tuple[object, ...] | Mapping[str, object]
 
@@ -71,3 +75,141 @@ def run(model: nn.Module, batch: Batch) -> object:
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(batch)
+
+
+# --- Second moments of inputs, summed batch by batch so that activations are never kept -----------
+
+
+class SecondMoments:
+    r"""Sums of the outer products of vectors, in float64.
+
+    .. math:: C = \tfrac{1}{n} \sum_{i=1}^{n} x_i x_i^T
+
+    Args:
+        size: of each vector.
+        groups: how many kinds of vectors there are, each with moments of its own.
+
+    Example:
+        >>> moments = SecondMoments(2)
+        >>> moments.add(torch.tensor([[[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]))
+        >>> moments.mean().tolist()
+        [[[3.0, 0.0], [0.0, 0.3333333333333333]]]
+    """
+
+    def __init__(self, size: int, groups: int = 1) -> None:
+        self._sum = torch.zeros(groups, size, size, dtype=torch.float64)
+        self._count = 0
+
+    def add(self, vectors: Tensor) -> None:
+        """Count (groups, count, size) vectors in."""
+        exact = vectors.detach().to("cpu", torch.float64)
+        self._sum.baddbmm_(exact.mT, exact)
+        self._count += exact.shape[1]
+
+    def mean(self) -> Tensor:
+        """The second moments (groups, size, size)."""
+        return self._sum / max(self._count, 1)
+
+    def factor(self, ridge: float, *, who: str) -> Tensor | None:
+        """Lower triangular L with L Lᵀ = C + ridge · tr(C)/size · I, for each group.
+
+        The ridge is what makes it invertible where inputs span less than everything. None if
+        nothing but zeros, or nothing at all, was seen by a group.
+
+        Raises:
+            CompressionError: if an input was NaN or infinite.
+        """
+        mean = self.mean()
+        if not bool(torch.isfinite(mean).all()):
+            raise CompressionError(
+                f"Calibration: the {self._count:,} inputs of {who} hold NaN or infinite numbers; "
+                "clean the data, or check the model's weights."
+            )
+        scale = mean.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+        if not bool((scale > 0).all()):
+            return None
+        identity = torch.eye(mean.shape[-1], dtype=mean.dtype)
+        factor: Tensor = torch.linalg.cholesky(mean + ridge * scale[:, None, None] * identity)
+        return factor
+
+
+# --- Weights as their inputs see them: errors of outputs instead of errors of weights -------------
+
+
+# Above this many entries float32 is exact enough, and float64 would double the memory.
+MAX_DOUBLE = 2**22
+
+
+def is_plain(weighing: Weighing | None) -> bool:
+    """Whether errors are those of the weight itself."""
+    return weighing is None or (weighing.factor is None and weighing.rows is None)
+
+
+def whiten(weight: Tensor, weighing: Weighing | None) -> Tensor:
+    """D W L of a weight (groups, out_size, in_size, *kernel), in float64 (float32 if large)."""
+    exact = weight.to(torch.float64 if weight.numel() <= MAX_DOUBLE else torch.float32)
+    if weighing is None:
+        return exact
+    if weighing.factor is not None:
+        factor = _grouped(weighing.factor).to(exact)
+        last = exact.movedim(2, -1)  # (groups, out_size, *kernel, in_size)
+        product = last.flatten(1, -2) @ factor
+        exact = product.reshape(last.shape).movedim(-1, 2)
+    if weighing.rows is not None:
+        exact = exact * weighing.rows.to(exact).reshape(1, -1, *(1,) * (exact.ndim - 2))
+    return exact
+
+
+def relative_error(weight: Tensor, rebuilt: Tensor, weighing: Weighing | None) -> float:
+    """‖D (W - W') L‖ / ‖D W L‖, and 0 if the weight is 0 and rebuilt so."""
+    size = float(torch.linalg.vector_norm(whiten(weight, weighing)))
+    error = float(torch.linalg.vector_norm(whiten(weight - rebuilt, weighing)))
+    return error / size if size else float(error > 0)
+
+
+def can_whiten(format: Format, weighing: Weighing | None) -> bool:
+    """Whether the format can decompose a whitened weight and take the whitening back."""
+    if weighing is None or is_plain(weighing):
+        return False
+    if weighing.factor is not None and format.input_core is None:
+        return False
+    return weighing.rows is None or format.output_core is not None
+
+
+def take_back(
+    cores: Mapping[str, Tensor],
+    format: Format,
+    weighing: Weighing,
+    *,
+    groups: int = 1,
+) -> dict[str, Tensor]:
+    """Cores of W' from those of (D W L)'; cores of groups stand one after the other."""
+    restored = dict(cores)
+    if weighing.factor is not None:
+        assert format.input_core is not None
+        name, position = format.input_core
+        factor = _grouped(weighing.factor).to(torch.float64)
+        restored[name] = _solve(restored[name], position, factor, groups)
+    if weighing.rows is not None:
+        last = format.output_core
+        assert last is not None
+        core = restored[last]
+        rows = weighing.rows.to(core.device, torch.float64)
+        rows = rows.repeat(len(core) // len(rows))  # once for each group
+        restored[last] = (core.double() / rows.reshape(-1, *(1,) * (core.ndim - 1))).to(core.dtype)
+    return {name: core.contiguous() for name, core in restored.items()}
+
+
+def _grouped(factor: Tensor) -> Tensor:
+    return factor if factor.ndim == 3 else factor[None]
+
+
+def _solve(core: Tensor, position: int, factor: Tensor, groups: int) -> Tensor:
+    """The core times L⁻¹ at the position that carries `in_size`."""
+    apart = core.double().reshape(groups, core.shape[0] // groups, *core.shape[1:])
+    last = apart.movedim(position + 1, -1)
+    rows = last.flatten(1, -2) if last.ndim > 2 else last[:, None]
+    solved: Tensor = torch.linalg.solve_triangular(
+        factor.to(core.device), rows, upper=False, left=False
+    )
+    return solved.reshape(last.shape).movedim(-1, position + 1).reshape(core.shape).to(core.dtype)

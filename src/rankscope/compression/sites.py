@@ -5,17 +5,248 @@ reading.sites           # weights of nn.Linear, Conv1d/2d, Embedding, attention,
 reading.left_alone      # every other module with parameters, with the reason
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
-from rankscope.compression.parts import parts_of
-from rankscope.compression.refusals import identity, refusal, twins
 from rankscope.errors import CompressionError
-from rankscope.layers.formats.format import WeightShape, Window
+from rankscope.factorize.convolution import ConvolutionSettings
+from rankscope.factorize.formats.format import WeightShape, Window
+
+# --- The weights that a supported module holds, by the names under which they are compressed ------
+
+
+PROJECTIONS = ("query", "key", "value")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One weight (groups, out_size, in_size, *kernel), and what goes with it.
+
+    Args:
+        name: of the weight in its module.
+        weight: a view.
+        bias: how many biases belong to it.
+        window: how its kernel moves.
+        beside: how many of its own numbers stay as they are beside the cores.
+    """
+
+    name: str
+    weight: Tensor
+    bias: int
+    window: Window = field(default_factory=Window)
+    beside: int = 0
+
+
+def parts_of(module: nn.Module) -> Iterator[Part]:
+    """The weights of a module whose class is supported, as views."""
+    match module:
+        case nn.MultiheadAttention():
+            yield from _of_attention(module)
+        case nn.LSTM() | nn.GRU():
+            yield from _of_recurrent(module)
+        case nn.Conv1d() | nn.Conv2d():
+            yield _of_convolution(module)
+        case nn.Linear():
+            yield Part("weight", module.weight.detach()[None], _size(module.bias))
+        case nn.Embedding():
+            # The vector of the padding is not to train, so that it is kept for itself.
+            beside = 0 if module.padding_idx is None else module.embedding_dim
+            yield Part("weight", module.weight.detach()[None], 0, beside=beside)
+
+
+def _size(bias: Tensor | None) -> int:
+    return 0 if bias is None else bias.numel()
+
+
+def _of_convolution(module: nn.Conv1d | nn.Conv2d) -> Part:
+    weight = module.weight.detach()
+    weight = weight.view(module.groups, -1, *weight.shape[1:])
+    window = ConvolutionSettings.of(module).window
+    return Part("weight", weight, _size(module.bias), window)
+
+
+def _of_attention(module: nn.MultiheadAttention) -> Iterator[Part]:
+    packed = module.in_proj_weight
+    weights = (
+        (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+        if packed is None
+        else packed.chunk(3)
+    )
+    further = {"key": _size(module.bias_k), "value": _size(module.bias_v)}
+    for name, weight in zip(PROJECTIONS, weights, strict=True):
+        bias = _size(module.in_proj_bias) // 3 + further.get(name, 0)
+        yield Part(name, weight.detach()[None], bias)
+    out = module.out_proj
+    yield Part("out", out.weight.detach()[None], _size(out.bias))
+
+
+def _of_recurrent(module: nn.LSTM | nn.GRU) -> Iterator[Part]:
+    held = dict(module.named_parameters())
+    for name, weight in held.items():
+        if name.startswith("weight"):
+            bias = held.get(name.replace("weight", "bias", 1))
+            yield Part(name, weight.detach()[None], _size(bias))
+
+
+# --- Why the parameters of a module are left as they are ------------------------------------------
+
+
+FACTORIZED_ROOM = "rankscope.factorize."
+NORMALIZATIONS = (
+    nn.modules.batchnorm._NormBase,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+    nn.LocalResponseNorm,
+)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reason in words, and whether it also speaks for the modules inside."""
+
+    reason: str
+    covers_children: bool = False
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Names under which the same parameter, or the same module, stands in a model."""
+
+    parameters: Mapping[object, tuple[str, ...]]
+    modules: Mapping[int, tuple[str, ...]]
+
+
+def twins(model: nn.Module) -> Twins:
+    """All names of every parameter and of every module."""
+    parameters: dict[object, list[str]] = defaultdict(list)
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        parameters[identity(parameter)].append(name)
+    modules: dict[int, list[str]] = defaultdict(list)
+    for name, module in model.named_modules(remove_duplicate=False):
+        modules[id(module)].append(name)
+    return Twins(
+        {key: tuple(names) for key, names in parameters.items()},
+        {key: tuple(names) for key, names in modules.items()},
+    )
+
+
+def identity(parameter: nn.Parameter) -> object:
+    """The same for two parameters that share their numbers."""
+    if parameter.is_meta or not parameter.numel():
+        return id(parameter)
+    return parameter.data_ptr(), tuple(parameter.shape)
+
+
+def refusal(name: str, module: nn.Module, shared: Twins) -> Refusal | None:
+    """Why a module is left alone; None if its weights are sites."""
+    if type(module).__module__.startswith(FACTORIZED_ROOM):
+        return Refusal("already factorized", covers_children=True)
+    if parametrize.is_parametrized(module):
+        return Refusal(
+            "parametrized: its weight is computed from others on every call", covers_children=True
+        )
+    support = SUPPORTED.get(type(module))
+    if support is None:
+        return Refusal(_unsupported(module))
+    of_class = support(module)
+    reason = of_class or _changed(module) or _shared(name, module, shared)
+    # What is inside an attention module belongs to it, whatever is decided.
+    return Refusal(reason, covers_children=True) if reason else None
+
+
+def _unsupported(module: nn.Module) -> str:
+    kind = type(module).__name__
+    if isinstance(module, NORMALIZATIONS):
+        return "normalization: too few numbers to gain anything"
+    if isinstance(module, TRANSPOSED):
+        return f"transposed convolution ({kind}): not supported"
+    return f"unsupported class {kind}"
+
+
+def _changed(module: nn.Module) -> str | None:
+    hooks = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+    count = sum(map(len, hooks))
+    if count:
+        return f"has {count} hook{'s' * (count > 1)} that would be lost"
+    if "forward" in vars(module):
+        return "its forward was replaced on the instance"
+    if not all(parameter.is_floating_point() for parameter in module.parameters()):
+        return "weights that are not real floating-point numbers"
+    return None
+
+
+def _shared(name: str, module: nn.Module, shared: Twins) -> str | None:
+    others = [other for other in shared.modules[id(module)] if other != name]
+    if others:
+        return f"shared module, also used as {', '.join(others)}"
+    prefix = f"{name}." if name else ""
+    for part, parameter in module.named_parameters():
+        others = [n for n in shared.parameters[identity(parameter)] if n != prefix + part]
+        if others:
+            return f"tied: {part} is also {', '.join(others)}"
+    return None
+
+
+def _of_linear(module: nn.Module) -> str | None:
+    return None
+
+
+def _of_convolution_refusals(module: nn.Module) -> str | None:
+    assert isinstance(module, nn.Conv1d | nn.Conv2d)
+    if module.in_channels == module.groups:
+        if module.groups == 1:
+            return "reads a single channel: there are no channels to factor"
+        return f"depthwise: each of its {module.groups} groups sees one channel"
+    return None
+
+
+def _of_embedding(module: nn.Module) -> str | None:
+    assert isinstance(module, nn.Embedding)
+    wishes = {
+        "max_norm": module.max_norm is not None,
+        "sparse": module.sparse,
+        "scale_grad_by_freq": module.scale_grad_by_freq,
+    }
+    asked = [name for name, is_on in wishes.items() if is_on]
+    if asked:
+        return f"embedding with {' and '.join(asked)}: not supported"
+    return None
+
+
+def _of_attention_refusals(module: nn.Module) -> str | None:
+    assert isinstance(module, nn.MultiheadAttention)
+    return None
+
+
+def _of_recurrent_refusals(module: nn.Module) -> str | None:
+    assert isinstance(module, nn.LSTM | nn.GRU)
+    return None
+
+
+# Exact classes: a subclass may compute something else in its forward.
+SUPPORTED: Mapping[type[nn.Module], Callable[[nn.Module], str | None]] = {
+    nn.Linear: _of_linear,
+    nn.Conv1d: _of_convolution_refusals,
+    nn.Conv2d: _of_convolution_refusals,
+    nn.Embedding: _of_embedding,
+    nn.MultiheadAttention: _of_attention_refusals,
+    nn.LSTM: _of_recurrent_refusals,
+    nn.GRU: _of_recurrent_refusals,
+}
+
 
 AS_ASKED = "left alone as asked"
 

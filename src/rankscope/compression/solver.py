@@ -6,18 +6,156 @@ the bound of the relaxed problem). The greedy choice is kept as a check: it is r
 ends before anything better was found, and the result says how far from optimal it may be.
 """
 
+import ctypes
 import math
+import os
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from rankscope.compression.greedy import Option, choose_greedily, relaxed_price, undominated
-from rankscope.compression.quiet import without_stray_lines
+# --- One choice of each list under one budget, by the best gain for its price ---------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a choice costs, in whole units of the budget, and how bad it is."""
+
+    cost: int
+    score: float
+
+
+def undominated(options: Sequence[Option]) -> list[int]:
+    """Positions of the options that no other one beats in both, cheapest first.
+
+    Example:
+        >>> undominated([Option(3, 0.0), Option(1, 5.0), Option(2, 6.0), Option(2, 4.0)])
+        [1, 3, 0]
+    """
+    kept: list[int] = []
+    for position in sorted(range(len(options)), key=lambda n: (options[n].cost, options[n].score)):
+        if not kept or options[position].score < options[kept[-1]].score:
+            kept.append(position)
+    return kept
+
+
+def lower_hull(options: Sequence[Option]) -> list[int]:
+    """Positions of the options on the lower convex hull, from the cheapest to the best.
+
+    Example:
+        >>> lower_hull([Option(0, 10.0), Option(1, 9.0), Option(2, 2.0), Option(4, 0.0)])
+        [0, 2, 3]
+    """
+    hull: list[int] = []
+    for position in undominated(options):
+        while len(hull) > 1 and _gain(options, hull[-2], hull[-1]) <= _gain(
+            options, hull[-1], position
+        ):
+            hull.pop()
+        hull.append(position)
+    return hull
+
+
+def choose_greedily(lists: Sequence[Sequence[Option]], budget: int) -> list[int]:
+    """The position picked in each list; the cheapest of all must fit the budget."""
+    hulls = [lower_hull(options) for options in lists]
+    steps = [0] * len(hulls)
+    left = budget - sum(options[hull[0]].cost for options, hull in zip(lists, hulls, strict=True))
+    waiting = [
+        (-_gain(lists[which], hull[0], hull[1]), which)
+        for which, hull in enumerate(hulls)
+        if len(hull) > 1
+    ]
+    heapify(waiting)
+    while waiting:
+        _, which = heappop(waiting)
+        options, hull, step = lists[which], hulls[which], steps[which]
+        price = options[hull[step + 1]].cost - options[hull[step]].cost
+        if price > left:
+            continue  # dearer steps of this list will not fit either
+        left -= price
+        steps[which] += 1
+        if step + 2 < len(hull):
+            heappush(waiting, (-_gain(options, hull[step + 1], hull[step + 2]), which))
+    return [hull[step] for hull, step in zip(hulls, steps, strict=True)]
+
+
+def relaxed_price(lists: Sequence[Sequence[Option]], budget: int) -> float:
+    """What one unit of the budget is worth where the relaxed problem ends; 0 if it has room left.
+
+    Example:
+        >>> relaxed_price([[Option(0, 6.0), Option(2, 0.0)], [Option(0, 2.0), Option(1, 0.0)]], 1)
+        3.0
+    """
+    left, steps = budget, []
+    for options in lists:
+        hull = lower_hull(options)
+        left -= options[hull[0]].cost
+        for cheap, good in pairwise(hull):
+            price = options[good].cost - options[cheap].cost
+            steps.append((_gain(options, cheap, good), price))
+    for gain, price in sorted(steps, reverse=True):
+        left -= price
+        if left < 0:
+            return gain
+    return 0.0
+
+
+def _gain(options: Sequence[Option], cheap: int, good: int) -> float:
+    return (options[cheap].score - options[good].score) / (options[good].cost - options[cheap].cost)
+
+
+# --- Keep a solver's stray lines out of standard output, where JSON may be printed ----------------
+
+
+STRAY = b"HighsMipSolverData::"
+STANDARD_OUTPUT = 1
+
+
+@contextmanager
+def without_stray_lines() -> Iterator[None]:
+    """Lines of HiGHS written within are dropped; all others come out at the end."""
+    if os.name != "posix" or not _is_open(STANDARD_OUTPUT):
+        yield  # elsewhere C's buffer, which must be emptied in time, cannot be reached
+        return
+    _empty_buffers()
+    kept = os.dup(STANDARD_OUTPUT)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), STANDARD_OUTPUT)
+        try:
+            yield
+        finally:
+            _empty_buffers()
+            os.dup2(kept, STANDARD_OUTPUT)
+            os.close(kept)
+            aside.seek(0)
+            for line in aside:
+                if not line.startswith(STRAY):
+                    os.write(STANDARD_OUTPUT, line)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _empty_buffers() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    ctypes.pythonapi.fflush(None)
+
 
 # HiGHS also stops at an absolute gap of 1e-6, and scipy cannot change it: scores are scaled up.
 LARGEST_SCORE = 1e5

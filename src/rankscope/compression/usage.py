@@ -1,8 +1,10 @@
-"""How a model uses its weights on one example batch: how often, and on inputs of which sizes."""
+"""Where and how often a model uses each weight, and how long that takes."""
 
+import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,13 +12,18 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.flop_counter import FlopCounterMode
 
-from rankscope.compression.observers import bound_arguments
+from rankscope.compression.calibration import bound_arguments
 from rankscope.compression.scores import Batch, run
 from rankscope.compression.sites import Site
 from rankscope.errors import CompressionError
-from rankscope.layers.convolution import ConvolutionSettings
-from rankscope.layers.formats.format import Format, Ranks
+from rankscope.factorize.convolution import ConvolutionSettings, FactorizedConv1d, FactorizedConv2d
+from rankscope.factorize.cores import random_cores
+from rankscope.factorize.formats.format import Format, Ranks
+from rankscope.factorize.formats.plain import DENSE
+from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
 from rankscope.modes import inference
+
+# --- How a model uses its weights on one example batch: how often, and on inputs of which sizes
 
 
 @dataclass(frozen=True)
@@ -176,3 +183,201 @@ def flops(site: Site, format: Format, ranks: Ranks, calls: Iterable[Call]) -> in
         format.flops(site.shape, ranks, site.window, call.input_sizes, call.samples)
         for call in calls
     )
+
+
+# --- Seconds that a weight takes on this machine, measured at the sizes of its real inputs --------
+
+
+NUM_MEASURED = 5  # ranks of a ladder that are timed; between them it is interpolated
+
+
+@dataclass
+class Stopwatch:
+    """Times weights, and remembers: layers of the same sizes are timed once.
+
+    Args:
+        repeats: calls of which the fastest counts, after one that is not counted.
+    """
+
+    repeats: int = 7
+    _known: dict[object, float] = field(default_factory=dict)
+
+    def of_model(self, model: nn.Module, example: Batch) -> float:
+        """Seconds of one forward pass."""
+        with inference(model):
+            return self._fastest(lambda: run(model, example))
+
+    def of_site(
+        self, site: Site, calls: Sequence[Call], format: Format | None = None, ranks: Ranks = ()
+    ) -> float:
+        """Seconds that a site takes in one forward pass of the model; dense without a format."""
+        return sum(self._of_call(site, call, format, ranks) for call in calls)
+
+    def _of_call(self, site: Site, call: Call, format: Format | None, ranks: Ranks) -> float:
+        name = None if format is None else format.name
+        kind = site.kind == "Embedding"
+        key = (kind, site.shape, site.window, site.weight.dtype, call, name, ranks)
+        if key not in self._known:
+            inputs = _inputs(site, call)
+            used = _dense(site) if format is None else _factorized(site, format, ranks).eval()
+            self._known[key] = call.steps * self._fastest(lambda: used(inputs))
+        return self._known[key]
+
+    def _fastest(self, call: Callable[[], object]) -> float:
+        seconds = []
+        with torch.no_grad():
+            for _ in range(1 + self.repeats):
+                start = time.perf_counter()
+                call()
+                seconds.append(time.perf_counter() - start)
+        return min(seconds[1:])
+
+
+def _inputs(site: Site, call: Call) -> Tensor:
+    shape, device = site.shape, site.weight.device
+    rows = -(-call.samples // call.steps)
+    if site.kind == "Embedding":
+        return torch.zeros(rows, dtype=torch.long, device=device)
+    channels = site.groups * shape.in_size
+    inputs = torch.randn(rows, channels, *call.input_sizes, dtype=site.weight.dtype, device=device)
+    return inputs.contiguous(memory_format=torch.channels_last) if call.channels_last else inputs
+
+
+def _dense(site: Site) -> Callable[[Tensor], Tensor]:
+    cores = {"weight": site.weight.flatten(0, 1)}
+    if site.kind == "Embedding":
+        return lambda numbers: DENSE.rows(cores, site.shape, numbers)
+    return lambda inputs: DENSE.apply(inputs, cores, site.shape, site.window)
+
+
+def _factorized(site: Site, format: Format, ranks: Ranks) -> nn.Module:
+    shape, weight = site.shape, site.weight
+    cores = random_cores(
+        format, shape, ranks, groups=site.groups, device=weight.device, dtype=weight.dtype
+    )
+    if site.kind == "Embedding":
+        return FactorizedEmbedding(cores, shape, format, ranks)
+    if not shape.kernel:
+        return FactorizedLinear.from_cores(cores, shape, format, ranks)
+    window = site.window
+    settings = ConvolutionSettings(
+        shape.kernel,
+        window.stride,
+        window.padding if window.padding_after is None else "same",  # nothing else is uneven
+        window.dilation,
+        window.groups,
+        window.padding_mode,
+    )
+    layer = FactorizedConv1d if len(shape.kernel) == 1 else FactorizedConv2d
+    return layer(format, ranks, shape, settings, cores)
+
+
+# --- How long two models take on the same inputs, measured in pairs -------------------------------
+
+
+BATCH_SIZES = (1, 64)
+REPEATS = 9
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds of one forward pass, dense and compressed.
+
+    Args:
+        batch_size: number of samples in the pass.
+        dense_seconds: median over all pairs.
+        compressed_seconds: median over all pairs.
+        ratio: median of compressed / dense over all pairs; below 1 is faster than dense.
+        repeats: number of pairs, after one that was not counted.
+        threads: that PyTorch used.
+    """
+
+    batch_size: int
+    dense_seconds: float
+    compressed_seconds: float
+    ratio: float
+    repeats: int
+    threads: int
+
+
+def measure_latency(
+    dense: nn.Module,
+    compressed: nn.Module,
+    example: Batch,
+    *,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    repeats: int = REPEATS,
+) -> tuple[Latency, ...]:
+    """Time two models side by side in inference mode, at several batch sizes.
+
+    Args:
+        dense: the model before.
+        compressed: the model after.
+        example: inputs with the batch first; its samples are repeated to fill each batch.
+        batch_sizes: numbers of samples.
+        repeats: pairs of calls at each size.
+
+    Raises:
+        CompressionError: if there is nothing to measure, or the example has no batch.
+    """
+    if repeats < 1 or any(size < 1 for size in batch_sizes):
+        raise CompressionError(
+            f"measure_latency: wanted at least 1 repeat of batches of at least 1 sample, got "
+            f"{repeats} of {tuple(batch_sizes)}."
+        )
+    with torch.no_grad(), inference(dense), inference(compressed):
+        return tuple(
+            _latency((dense, compressed), resized(example, size), size, repeats)
+            for size in batch_sizes
+        )
+
+
+def resized(example: Batch, batch_size: int) -> Batch:
+    """The example's samples over and over, until there are so many.
+
+    Example:
+        >>> resized(torch.arange(3), 5)
+        tensor([0, 1, 2, 0, 1])
+
+    Raises:
+        CompressionError: if a tensor of the example has no samples.
+    """
+    if isinstance(example, Mapping):
+        return {name: _resized(value, batch_size) for name, value in example.items()}
+    if isinstance(example, tuple):
+        return tuple(_resized(value, batch_size) for value in example)
+    return _resized_tensor(example, batch_size)
+
+
+def _resized(value: object, batch_size: int) -> object:
+    return _resized_tensor(value, batch_size) if isinstance(value, Tensor) else value
+
+
+def _resized_tensor(value: Tensor, batch_size: int) -> Tensor:
+    if value.ndim == 0 or len(value) == 0:
+        raise CompressionError(
+            f"An example must hold samples along its first position, got the shape "
+            f"{tuple(value.shape)}."
+        )
+    return value[torch.arange(batch_size) % len(value)]
+
+
+def _latency(
+    models: tuple[nn.Module, nn.Module], example: Batch, batch_size: int, repeats: int
+) -> Latency:
+    pairs = [[_seconds(model, example) for model in models] for _ in range(1 + repeats)][1:]
+    dense, compressed = zip(*pairs, strict=True)
+    return Latency(
+        batch_size,
+        statistics.median(dense),
+        statistics.median(compressed),
+        statistics.median(after / before for before, after in pairs),
+        repeats,
+        torch.get_num_threads(),
+    )
+
+
+def _seconds(model: nn.Module, example: Batch) -> float:
+    start = time.perf_counter()
+    run(model, example)
+    return time.perf_counter() - start

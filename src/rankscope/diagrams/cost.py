@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.contraction import Contraction, RegionPlan, plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Call, Drawable, diagrams_of, flattened
 from rankscope.diagrams.parts import PARAMETER_ROLES
-from rankscope.diagrams.plan import Contraction, RegionPlan
 from rankscope.diagrams.running.arrays import arrays_of
 from rankscope.diagrams.running.schedule import Schedule, schedule
-from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.search import AUTOMATIC, Method
 from rankscope.diagrams.sizes import resolved_sizes
 from rankscope.errors import SizeError
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rankscope.diagrams.network import Constant, Drawable, Structure, as_network
 from rankscope.diagrams.running.arrays import Array
 from rankscope.diagrams.running.schedule import Schedule, schedule
-from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.search import AUTOMATIC, Method
 from rankscope.diagrams.source import (
     Stored,
     class_name,

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.letters import letters
 from rankscope.diagrams.network import (
     Argument,
     Call,
@@ -16,6 +15,7 @@ from rankscope.diagrams.network import (
     flattened,
 )
 from rankscope.diagrams.parts import Convolution, Node, Region, Role
+from rankscope.diagrams.sizes import letters
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def einsum_program(drawable: Drawable) -> Program:
     together. Indices of one letter keep it.
 
     Example:
-        >>> from rankscope.diagrams.functions import Function
+        >>> from rankscope.diagrams.parts import Function
         >>> from rankscope.diagrams.parts import Index
         >>> layer = Diagram(
         ...     "layer",

@@ -7,9 +7,8 @@ a diagram is computed; showing every diagram on the way is a storyboard.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams.diagram import Diagram, scale_symbols
 from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.scale import scale_symbols
 from rankscope.errors import ContractionError
 
 

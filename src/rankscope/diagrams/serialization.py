@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import (
     Argument,
     Box,
@@ -27,7 +26,7 @@ from rankscope.diagrams.network import (
     Term,
     Word,
 )
-from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, IndexKind, Node, Region, Role
 from rankscope.errors import DiagramError
 from rankscope.strict_json import (
     Choice,

@@ -17,7 +17,7 @@ from rankscope.diagrams.running.arrays import Array
 from rankscope.diagrams.running.fusing import fused
 from rankscope.diagrams.running.schedule import Fill, Schedule, Shape, schedule
 from rankscope.diagrams.running.statements import UNKNOWN, Expression, expression, literal, word
-from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.search import AUTOMATIC, Method
 
 # What PyTorch does not have in one call; a file defines those that it uses.
 FUNCTIONS = {

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import (
     Argument,
     Body,
@@ -21,7 +20,7 @@ from rankscope.diagrams.network import (
     Sum,
     Term,
 )
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.errors import SizeError, UnsupportedModuleError
 from rankscope.reading.views import (
     KEY,

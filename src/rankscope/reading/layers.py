@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import PARAMETER_ROLES, Role
+from rankscope.diagrams.parts import PARAMETER_ROLES, Function, Role
 from rankscope.reading.captions import fraction_label, weight_label
 from rankscope.reading.drafting import Barrier, Draft, Operand, Slide, axis_letters
 from rankscope.reading.rules import Result, Rule

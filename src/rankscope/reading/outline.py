@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.layout.wording import plain_tex
 from rankscope.diagrams.network import Box, Network, Step, diagrams_of, nodes_of
 from rankscope.diagrams.parts import Index, Node, Role
+from rankscope.drawing.layout.tensors import plain_tex
 from rankscope.reading.drafting import bundle, unused
 from rankscope.reading.simplifying import inline, split_rows
 

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Word
-from rankscope.diagrams.parts import PARAMETER_ROLES, Role
+from rankscope.diagrams.parts import PARAMETER_ROLES, Function, Role
 from rankscope.reading.captions import fraction_label, weight_label
 from rankscope.reading.drafting import (
     Barrier,

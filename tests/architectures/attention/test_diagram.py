@@ -2,9 +2,9 @@
 
 import pytest
 
-from rankscope.architectures.attention.self_attention import SelfAttention
 from rankscope.diagrams.network import input_arrays, nodes_of
 from rankscope.diagrams.parts import Role
+from rankscope.rank.networks.self_attention import SelfAttention
 
 
 @pytest.mark.parametrize("network", [

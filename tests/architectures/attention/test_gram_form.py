@@ -3,9 +3,8 @@
 import numpy
 import pytest
 
-from rankscope.architectures.attention.gram_form import gram_form
-from rankscope.architectures.attention.gram_program import gram_program
-from rankscope.architectures.attention.self_attention import SelfAttention
+from rankscope.rank.networks.moments import gram_form, gram_program
+from rankscope.rank.networks.self_attention import SelfAttention
 
 PRIME = 16777213
 

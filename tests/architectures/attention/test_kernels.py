@@ -3,8 +3,8 @@
 import numpy
 import pytest
 
-from rankscope.architectures.attention.kernels import evaluate_pairs
-from rankscope.architectures.attention.programs import ProgramWriter
+from rankscope.rank.networks.kernels import evaluate_pairs
+from rankscope.rank.networks.moments import ProgramWriter
 
 
 @pytest.mark.parametrize("prime", [33554393, 2147483647])

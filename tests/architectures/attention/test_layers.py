@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.architectures.arithmetic import Modulo, Reals
-from rankscope.architectures.attention.layers import (
+from rankscope.rank.networks.network import Modulo, Reals
+from rankscope.rank.networks.self_attention import (
     AttentionLayer,
     ChainLayer,
     attend,

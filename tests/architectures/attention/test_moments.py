@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.attention.moments import MomentFunction
-from rankscope.architectures.attention.self_attention import SelfAttention
 from rankscope.errors import PrimeError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.measuring.draws import draw_residues
-from rankscope.separation.measuring.split_function import Residues, SplitFunction
-from rankscope.separation.partition import Partition
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.measured import Residues, SplitFunction
+from rankscope.rank.measurement import draw_residues
+from rankscope.rank.networks.moments import MomentFunction
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.partition import Partition
 
 PRIME = 16777213
 # Both sides of the limits of the arithmetic: 2^25 in the kernel, 2^31 at the top.

@@ -8,16 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.architectures.attention.layers import AttentionLayer
-from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.network import Setting
-from rankscope.bounds.counting import counting_upper_bound
-from rankscope.bounds.sizes import AttentionSizes
 from rankscope.diagrams.module import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.separation.measuring.draws import draw_residues
-from rankscope.separation.measuring.split_function import Residues
-from rankscope.separation.partition import Partition
+from rankscope.rank.bounds.counting import counting_upper_bound
+from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank.measured import Residues
+from rankscope.rank.measurement import draw_residues
+from rankscope.rank.networks.network import Setting
+from rankscope.rank.networks.self_attention import AttentionLayer, SelfAttention
+from rankscope.rank.partition import Partition
 
 PRIME = 2**31 - 1
 

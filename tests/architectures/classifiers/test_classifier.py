@@ -7,22 +7,22 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.architectures.classifiers.classifier import (
+from rankscope.diagrams.module import to_module
+from rankscope.errors import SizeError
+from rankscope.networks.classifiers import (
     LARGEST_LOG_SCALE,
+    HierarchicalClassifier,
     Scores,
+    ShallowClassifier,
     TensorNetworkClassifier,
+    TrainClassifier,
     product_of_pairs,
     rescaled,
 )
-from rankscope.architectures.classifiers.features import PatchFeatures
-from rankscope.architectures.classifiers.hierarchical_classifier import HierarchicalClassifier
-from rankscope.architectures.classifiers.shallow_classifier import ShallowClassifier
-from rankscope.architectures.classifiers.train_classifier import TrainClassifier
-from rankscope.architectures.measuring import measure_rank
-from rankscope.diagrams.module import to_module
-from rankscope.errors import SizeError
-from rankscope.separation.function_rank import separation_rank
-from rankscope.separation.partition import Partition
+from rankscope.networks.features import PatchFeatures
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.numeric import separation_rank
+from rankscope.rank.partition import Partition
 
 Build = Callable[[PatchFeatures, torch.Generator], TensorNetworkClassifier]
 KINDS: dict[str, Build] = {

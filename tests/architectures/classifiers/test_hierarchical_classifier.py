@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.classifiers.features import PatchFeatures
-from rankscope.architectures.classifiers.hierarchical_classifier import (
+from rankscope.errors import SizeError
+from rankscope.networks.classifiers import (
     HierarchicalClassifier,
     binary_pooling,
 )
-from rankscope.bounds.convolutional import Pooling
-from rankscope.errors import SizeError
-from rankscope.separation.partition import Partition
+from rankscope.networks.features import PatchFeatures
+from rankscope.rank.bounds.networks import Pooling
+from rankscope.rank.partition import Partition
 
 
 @pytest.mark.parametrize(("is_shared", "nodes"), [(False, [16, 8, 4, 2]), (True, [1, 1, 1, 1])])

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rankscope.architectures.classifiers.features import PatchFeatures
-from rankscope.architectures.classifiers.shallow_classifier import ShallowClassifier
 from rankscope.errors import SizeError
-from rankscope.separation.partition import Partition
+from rankscope.networks.classifiers import ShallowClassifier
+from rankscope.networks.features import PatchFeatures
+from rankscope.rank.partition import Partition
 
 
 def test_no_separation_rank_exceeds_the_number_of_channels() -> None:

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from rankscope.architectures.classifiers.features import PatchFeatures
-from rankscope.architectures.classifiers.train_classifier import TrainClassifier
 from rankscope.errors import SizeError
-from rankscope.separation.partition import Partition
+from rankscope.networks.classifiers import TrainClassifier
+from rankscope.networks.features import PatchFeatures
+from rankscope.rank.partition import Partition
 
 
 @pytest.mark.parametrize(("has_equal_cores", "num_inner"), [(False, 14), (True, 1)])

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.architectures.classifiers import train_step
-from rankscope.architectures.classifiers.train_step import contract_train
 from rankscope.errors import SizeError
+from rankscope.networks import classifiers as train_step
+from rankscope.networks.classifiers import contract_train
 
 
 def plain(state: Tensor, features: Tensor, cores: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.degree.batch_scale import BatchScale
+from rankscope.networks.degree import BatchScale
 
 
 @settings(deadline=None)

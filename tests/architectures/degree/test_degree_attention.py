@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from rankscope.architectures.attention.self_attention import SelfAttention
-from rankscope.architectures.degree.degree_attention import DegreeAttention
-from rankscope.architectures.measuring import measure_rank
 from rankscope.errors import SizeError
-from rankscope.separation.partition import Partition
+from rankscope.networks.degree import DegreeAttention
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.partition import Partition
 
 SETTINGS: list[dict[str, int | bool]] = [
     {"depth": 2, "width": 4, "heads": 2, "num_tokens": 3},

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.degree.degree_network import DegreeNetwork, widest_network
-from rankscope.architectures.measuring import measure_rank
 from rankscope.errors import SizeError
-from rankscope.separation.partition import Partition
+from rankscope.networks.degree import DegreeNetwork, widest_network
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.partition import Partition
 
 DEGREES = st.lists(st.sampled_from([1.0, 2.0, 2.5, math.e, 3.0]), min_size=1, max_size=3)
 

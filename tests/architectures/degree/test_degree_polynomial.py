@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.architectures.certification import certify_rank, verify
-from rankscope.architectures.degree.degree_polynomial import DegreePolynomial
-from rankscope.architectures.measuring import measure_rank
-from rankscope.architectures.products import ProductNetwork
 from rankscope.diagrams.module import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.separation.exact.modular import rank_modulo
-from rankscope.separation.partition import Partition
+from rankscope.rank.elimination import rank_modulo
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.degree import DegreePolynomial
+from rankscope.rank.networks.products import ProductNetwork
+from rankscope.rank.partition import Partition
+from rankscope.rank.verification import certify_rank, verify
 
 HALVES = Partition.left_right(4)
 

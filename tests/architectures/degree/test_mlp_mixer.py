@@ -3,14 +3,12 @@
 import pytest
 import torch
 
-from rankscope.architectures.degree.mixer_block import Gelu, Power
-from rankscope.architectures.degree.mixer_sizes import MixerSizes
-from rankscope.architectures.degree.mlp_mixer import MlpMixer
-from rankscope.architectures.measuring import measure_rank
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.separation.function_rank import normal_inputs, separation_rank
-from rankscope.separation.pairing import FunctionOptions
-from rankscope.separation.partition import Partition
+from rankscope.networks.mixers import MlpMixer
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.mixer import Gelu, MixerSizes, Power
+from rankscope.rank.numeric import FunctionOptions, normal_inputs, separation_rank
+from rankscope.rank.partition import Partition
 
 SIZES = MixerSizes(4, 1, 2, token_hidden=3, channel_hidden=3, depth=1)
 HALVES = Partition.left_right(4)

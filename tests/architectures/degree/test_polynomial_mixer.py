@@ -4,15 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.architectures.certification import certify_rank, verify
-from rankscope.architectures.degree.mixer_block import Gelu, Power
-from rankscope.architectures.degree.mixer_diagram import mixer_diagram
-from rankscope.architectures.degree.mixer_sizes import MixerSizes
-from rankscope.architectures.degree.polynomial_mixer import PolynomialMixer
-from rankscope.architectures.measuring import measure_rank
 from rankscope.diagrams.module import to_module
 from rankscope.errors import SizeError
-from rankscope.separation.partition import Partition
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.mixer import Gelu, MixerSizes, PolynomialMixer, Power, mixer_diagram
+from rankscope.rank.partition import Partition
+from rankscope.rank.verification import certify_rank, verify
 
 SIZES = MixerSizes(3, 2, 4, token_hidden=5, channel_hidden=2, depth=2)
 

@@ -8,13 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.arithmetic import Modulo
-from rankscope.architectures.degree.product_layer import (
+from rankscope.errors import SizeError
+from rankscope.rank.networks.degree import (
     ProductLayer,
     product_of_forms,
     split_degree,
 )
-from rankscope.errors import SizeError
+from rankscope.rank.networks.network import Modulo
 
 
 @settings(deadline=None, max_examples=40)

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from rankscope.architectures.lipschitz.network import CIFAR10_MEANS, LipschitzNetwork
-from rankscope.architectures.models.catalogue import BUILT_IN
-from rankscope.layers.norm_preserving.scaling import InputScaling
+from rankscope.networks.catalogue import BUILT_IN
+from rankscope.robust.networks import CIFAR10_MEANS, LipschitzNetwork
+from rankscope.robust.norm_preserving import InputScaling
 
 SMALL = ["lipschitz-digits", "lipschitz-resnet9-small", "lipschitz-wide-resnet-16-1"]
 

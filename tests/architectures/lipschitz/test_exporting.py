@@ -6,18 +6,18 @@ import sys
 import pytest
 import torch
 
-from rankscope.architectures.models.catalogue import build
+from rankscope.networks.catalogue import build
 
 _COMPILED = """
 import torch
 from torch import nn
-from rankscope.layers.norm_preserving.householder import HouseholderActivation
-from rankscope.layers.norm_preserving.last_layer import NormalizedLinear
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.layers.norm_preserving.pooling import NormPreservingPool
-from rankscope.layers.norm_preserving.scaling import InputScaling
-from rankscope.layers.norm_preserving.skips import ConcatenativeSkip, ConvexSkip
-from rankscope.layers.norm_preserving.sorting import GroupSort, MaxMin
+from rankscope.robust.norm_preserving import HouseholderActivation
+from rankscope.robust.norm_preserving import NormalizedLinear
+from rankscope.robust.norm_preserving import OrthogonalLinear
+from rankscope.robust.norm_preserving import NormPreservingPool
+from rankscope.robust.norm_preserving import InputScaling
+from rankscope.robust.norm_preserving import ConcatenativeSkip, ConvexSkip
+from rankscope.robust.norm_preserving import GroupSort, MaxMin
 
 model = nn.Sequential(
     InputScaling((0.5,) * 4),

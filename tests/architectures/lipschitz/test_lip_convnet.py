@@ -1,8 +1,8 @@
 import pytest
 
-from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
 from rankscope.errors import SizeError
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
+from rankscope.robust.networks import LipConvNet
+from rankscope.robust.orthogonal import OrthogonalConv2d
 
 
 def test_every_block_doubles_the_channels_and_halves_the_image_at_its_end() -> None:

@@ -7,14 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.architectures.lipschitz.lip_convnet import LipConvNet
-from rankscope.architectures.lipschitz.network import LipschitzNetwork
-from rankscope.architectures.lipschitz.resnet9 import ResNet9
-from rankscope.architectures.lipschitz.wide_resnet import WideResNet
-from rankscope.layers.norm_preserving.last_layer import NormalizedLinear
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.layers.norm_preserving.scaling import InputScaling
-from rankscope.robustness.lipschitz import lipschitz_bound
+from rankscope.robust.lipschitz import lipschitz_bound
+from rankscope.robust.networks import LipConvNet, LipschitzNetwork, ResNet9, WideResNet
+from rankscope.robust.norm_preserving import InputScaling, NormalizedLinear, OrthogonalLinear
 
 IMAGE = (2, 16, 32)
 MAKERS: dict[str, Callable[[], LipschitzNetwork]] = {

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from rankscope.architectures.lipschitz.resnet9 import ResNet9
 from rankscope.errors import SizeError
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
+from rankscope.robust.networks import ResNet9
+from rankscope.robust.norm_preserving import OrthogonalLinear
+from rankscope.robust.orthogonal import OrthogonalConv2d
 
 
 def test_it_has_eight_convolutions_and_two_linear_maps() -> None:

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from rankscope.architectures.lipschitz.wide_resnet import WideResNet
 from rankscope.errors import SizeError
-from rankscope.layers.norm_preserving.skips import ConvexSkip
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
+from rankscope.robust.networks import WideResNet
+from rankscope.robust.norm_preserving import ConvexSkip
+from rankscope.robust.orthogonal import OrthogonalConv2d
 
 
 @pytest.mark.parametrize(("depth", "width"), [(10, 2), (16, 1)])

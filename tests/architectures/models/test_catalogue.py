@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rankscope.architectures.models.catalogue import BUILT_IN, build, build_trained
-from rankscope.architectures.models.letter_to_phoneme import read_phonemes, spell
 from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import DataError, ModelFileError, RequestError
+from rankscope.networks.catalogue import BUILT_IN, build, build_trained
+from rankscope.networks.language import read_phonemes, spell
 
 SHARED = Path(
     os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[4] / "shared" / "data")

@@ -6,13 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.architectures.models.catalogue import build
-from rankscope.architectures.models.cp_networks import in_cp_form, with_cp_layers
-from rankscope.architectures.models.residual import ResNet
-from rankscope.architectures.models.vgg import VGG16
-from rankscope.architectures.models.wide_resnet import WideResNet
-from rankscope.layers.convolution import FactorizedConv2d
-from rankscope.layers.linear import FactorizedLinear
+from rankscope.factorize.convolution import FactorizedConv2d
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.networks.catalogue import build
+from rankscope.networks.cp_networks import in_cp_form, with_cp_layers
+from rankscope.networks.image import VGG16, ResNet, WideResNet
 
 
 def saved(module: nn.Conv2d | nn.Linear) -> int:

@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.architectures.models.encoder import (
+from rankscope.errors import SizeError
+from rankscope.networks.encoder import (
     MINILM,
     Encoder,
     EncoderSizes,
     Layer,
     mean_of_tokens,
 )
-from rankscope.errors import SizeError
 
 SMALL = EncoderSizes(
     vocabulary=20, width=12, num_layers=2, num_heads=3, inner_width=16, num_positions=10

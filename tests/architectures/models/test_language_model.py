@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rankscope.architectures.models.language_model import RecurrentLanguageModel
+from rankscope.networks.language import RecurrentLanguageModel
 
 
 @pytest.mark.parametrize("is_tied", [False, True])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.architectures.models.letter_to_phoneme import (
+from rankscope.networks.language import (
     LETTERS,
     PHONEMES,
     LetterToPhoneme,

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.architectures.models.catalogue import BUILT_IN
-from rankscope.architectures.models.published_weights import (
+from rankscope.errors import DataError
+from rankscope.networks.catalogue import BUILT_IN
+from rankscope.networks.weight_files import (
     PUBLISHED,
     data_folders,
     find_data,
     find_weights,
 )
-from rankscope.errors import DataError
 
 
 @pytest.fixture(autouse=True)

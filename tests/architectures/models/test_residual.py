@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.architectures.models.residual import BasicBlock, ResNet
 from rankscope.errors import SizeError
+from rankscope.networks.image import BasicBlock, ResNet
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from rankscope.architectures.models.small_gpt import Block, SmallGPT, from_gpt2, to_gpt2
 from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import SizeError
+from rankscope.networks.language import Block, SmallGPT, from_gpt2, to_gpt2
 
 
 def small() -> SmallGPT:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from rankscope.architectures.models.wide_resnet import WideBlock, WideResNet
 from rankscope.errors import SizeError
+from rankscope.networks.image import WideBlock, WideResNet
 
 
 def test_blocks_add_and_only_fit_the_input_where_sizes_change() -> None:

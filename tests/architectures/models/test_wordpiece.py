@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.architectures.models.wordpiece import WordPieces
 from rankscope.errors import MissingExtraError, ModelFileError
+from rankscope.networks.encoder import WordPieces
 
 
 @pytest.fixture

@@ -5,17 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.architectures.sequence_models.attention_forms import (
+from rankscope.errors import SizeError
+from rankscope.networks.sequence import (
     AttentionForm,
     CPForm,
+    LanguageModel,
     MultiHead,
+    Places,
     SoftmaxFree,
+    TransformerShape,
     TunableCore,
 )
-from rankscope.architectures.sequence_models.blocks import Places
-from rankscope.architectures.sequence_models.language_model import LanguageModel
-from rankscope.architectures.sequence_models.shape import TransformerShape
-from rankscope.errors import SizeError
 
 FORMS = (MultiHead(2, 3), SoftmaxFree(2, 3), TunableCore(2, 3), CPForm(6), CPForm(2))
 
@@ -71,11 +71,12 @@ def test_inputs_of_embedding_rank_r_span_r_dimensions() -> None:
 # In a process of its own: the type checks of a test run refuse the stand-ins of a reader.
 READING = """
 import torch
-from rankscope.architectures.sequence_models.attention_forms import CPForm, MultiHead, SoftmaxFree
-from rankscope.architectures.sequence_models.language_model import LanguageModel
-from rankscope.architectures.sequence_models.shape import TransformerShape
+from rankscope.networks.sequence import CPForm, MultiHead, SoftmaxFree
+from rankscope.networks.sequence import LanguageModel
+from rankscope.networks.sequence import TransformerShape
 from rankscope.diagrams.module import to_module
-from rankscope.reading import from_module, module_arrays
+from rankscope.reading.network import from_module
+from rankscope.reading import module_arrays
 from rankscope.errors import UnsupportedModuleError
 
 def model(form):

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.architectures.sequence_models.llama import (
+from rankscope.errors import ModelFileError, SizeError
+from rankscope.networks.llama import (
     Llama,
     LlamaSizes,
     RotaryAttention,
     read_llama2c,
     rotated,
 )
-from rankscope.errors import ModelFileError, SizeError
 
 SIZES = LlamaSizes(8, 12, 2, 4, 2, vocabulary=10, num_positions=6)
 KINDS = (

@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.architectures.sequence_models.attention_forms import MultiHead
-from rankscope.architectures.sequence_models.pixel_model import (
+from rankscope.errors import SizeError
+from rankscope.networks.sequence import (
+    MultiHead,
     PixelInput,
     PixelModel,
+    TransformerShape,
     bits_per_dimension,
 )
-from rankscope.architectures.sequence_models.shape import TransformerShape
-from rankscope.errors import SizeError
 
 
 def model(pixels: PixelInput, levels: int = 5) -> PixelModel:

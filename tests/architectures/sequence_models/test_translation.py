@@ -2,15 +2,15 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.architectures.sequence_models.attention_forms import (
+from rankscope.errors import SizeError
+from rankscope.networks.sequence import (
     AttentionForm,
     CPForm,
     MultiHead,
+    TransformerShape,
+    TranslationModel,
     TunableCore,
 )
-from rankscope.architectures.sequence_models.shape import TransformerShape
-from rankscope.architectures.sequence_models.translation import TranslationModel
-from rankscope.errors import SizeError
 
 FORMS = (MultiHead(2, 4), TunableCore(2, 4), CPForm(4))
 START, END = 2, 3

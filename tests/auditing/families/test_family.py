@@ -1,8 +1,7 @@
 import pytest
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.family import read_sizes
-from rankscope.auditing.families.fields import Fields
+from rankscope.auditing.families.tensor_list import Fields, read_sizes
 from rankscope.errors import ConfigurationError
 
 SIZES: dict[str, object] = {

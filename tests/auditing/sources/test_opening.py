@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rankscope.auditing.sources import TensorSource, open_model
+from rankscope.auditing.sources import TensorSource
+from rankscope.auditing.weight_files import open_model
 from rankscope.errors import ModelFileError
 
 SHARED = Path(os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[4] / "shared" / "data"))

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
 
-from rankscope.auditing.sources import safetensors_header
-from rankscope.auditing.sources.safetensors_header import read_header
+from rankscope.auditing import weight_files as safetensors_header
+from rankscope.auditing.weight_files import read_header
 from rankscope.errors import ModelFileError
 
 

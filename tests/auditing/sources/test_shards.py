@@ -5,9 +5,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rankscope.auditing.sources.safetensors_file import SafetensorsFile
-from rankscope.auditing.sources.shards import Shards
-from rankscope.auditing.sources.torch_file import open_torch_file
+from rankscope.auditing.torch_files import open_torch_file
+from rankscope.auditing.weight_files import SafetensorsFile, Shards
 from rankscope.errors import ModelFileError
 
 INDEX = "model.safetensors.index.json"

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.auditing.sources.source import TensorEntry
-from rankscope.auditing.sources.state_dict import StateDict
+from rankscope.auditing.sources import StateDict, TensorEntry
 from rankscope.errors import ModelFileError
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.auditing.sources.source import TensorEntry
-from rankscope.auditing.sources.torch_file import open_torch_file
+from rankscope.auditing.sources import TensorEntry
+from rankscope.auditing.torch_files import open_torch_file
 from rankscope.errors import ModelFileError
 
 

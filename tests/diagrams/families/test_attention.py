@@ -12,7 +12,7 @@ from rankscope.diagrams.families.attention import (
     single_head,
     tunable_attention,
 )
-from rankscope.diagrams.families.variants import with_batch, with_causal_mask
+from rankscope.diagrams.families.tensors import with_batch, with_causal_mask
 from rankscope.diagrams.network import input_arrays
 from rankscope.diagrams.parts import IndexKind
 from rankscope.errors import FamilyError

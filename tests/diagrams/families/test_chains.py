@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.chains import tensor_ring, tensor_train, tensor_train_matrix
+from rankscope.diagrams.families.tensors import tensor_ring, tensor_train, tensor_train_matrix
 from rankscope.diagrams.parts import IndexKind
 from rankscope.errors import FamilyError
 

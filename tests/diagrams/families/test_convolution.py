@@ -6,8 +6,8 @@ import torch
 from numpy.typing import NDArray
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.convolution import ConvolutionSizes, tucker2_convolution
 from rankscope.diagrams.families.settings import Value
+from rankscope.diagrams.families.tensors import ConvolutionSizes, tucker2_convolution
 from rankscope.errors import FamilyError, SizeError
 
 Array = NDArray[np.float64]

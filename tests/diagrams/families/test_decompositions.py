@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.decompositions import cp, hierarchical_tucker, tucker
+from rankscope.diagrams.families.tensors import cp, hierarchical_tucker, tucker
 from rankscope.diagrams.parts import Role
 from rankscope.errors import FamilyError
 

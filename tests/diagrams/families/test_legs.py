@@ -1,4 +1,4 @@
-from rankscope.diagrams.families.legs import bonds, names, sites
+from rankscope.diagrams.families.settings import bonds, names, sites
 from rankscope.diagrams.parts import IndexKind
 
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.perceptron import multilayer_perceptron
+from rankscope.diagrams.families.tensors import multilayer_perceptron
 from rankscope.errors import FamilyError
 
 Array = NDArray[np.float64]

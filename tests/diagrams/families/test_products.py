@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rankscope.diagrams.einsum import to_einsum
-from rankscope.diagrams.families.products import (
+from rankscope.diagrams.families.tensors import (
     matrix_product,
     outer_product,
     pure_tensor,

@@ -3,10 +3,8 @@ from dataclasses import replace
 import pytest
 
 from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.products import matrix_product
-from rankscope.diagrams.families.variants import with_batch, with_causal_mask
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import IndexKind, Region
+from rankscope.diagrams.families.tensors import matrix_product, with_batch, with_causal_mask
+from rankscope.diagrams.parts import Function, IndexKind, Region
 from rankscope.errors import DiagramError
 
 

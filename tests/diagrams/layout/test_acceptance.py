@@ -10,27 +10,30 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import (
-    cp,
+from rankscope.diagrams.families.attention import (
     cp_attention,
     grouped_query,
+    multi_head,
+    single_head,
+    tunable_attention,
+)
+from rankscope.diagrams.families.tensors import (
+    ConvolutionSizes,
+    cp,
     hierarchical_tucker,
     matrix_product,
-    multi_head,
     multilayer_perceptron,
-    single_head,
     tensor_ring,
     tensor_train,
     tensor_train_matrix,
     tucker,
     tucker2_convolution,
-    tunable_attention,
     with_batch,
 )
-from rankscope.diagrams.families.convolution import ConvolutionSizes
-from rankscope.diagrams.layout import View, lay_out
-from rankscope.diagrams.pictures.geometry import crossings, lint
-from rankscope.diagrams.pictures.scene import Label, Point, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.checks import crossings, lint
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.placement import View
+from rankscope.drawing.scene import Label, Point, Scene, Shape, ShapeKind, Wire
 
 
 def shape(scene: Scene, name: str) -> Shape:

@@ -1,15 +1,15 @@
 import pytest
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families import multi_head, multilayer_perceptron
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout import lay_out
-from rankscope.diagrams.layout.barriers import tag
-from rankscope.diagrams.layout.frames import PADDING
-from rankscope.diagrams.parts import Index, Node, Region, Role
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.mathtext import text_width
-from rankscope.diagrams.pictures.scene import ShapeKind
+from rankscope.diagrams.families.attention import multi_head
+from rankscope.diagrams.families.tensors import multilayer_perceptron
+from rankscope.diagrams.parts import Function, Index, Node, Region, Role
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.labels import tag
+from rankscope.drawing.layout.tensors import PADDING
+from rankscope.drawing.scene import ShapeKind
+from rankscope.drawing.typesetting import text_width
 
 FRAME = (0.0, 0.0, 400.0, 100.0)
 

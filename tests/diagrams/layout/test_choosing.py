@@ -3,11 +3,10 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout import lay_out, place
-from rankscope.diagrams.layout.wires import Wiring
-from rankscope.diagrams.parts import Index, Node, Region
-from rankscope.diagrams.pictures.geometry import crossings
+from rankscope.diagrams.parts import Function, Index, Node, Region
+from rankscope.drawing.checks import crossings
+from rankscope.drawing.layout.choosing import lay_out, place
+from rankscope.drawing.layout.placement import Wiring
 
 
 def test_a_network_that_fits_a_row_stays_on_it() -> None:

@@ -3,7 +3,7 @@ from itertools import combinations, pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.layout.columns import CLOSEST, OUTSIDE, STRETCH, Want, align, solve
+from rankscope.drawing.layout.rows import CLOSEST, OUTSIDE, STRETCH, Want, align, solve
 
 WANTS = st.lists(
     st.lists(st.tuples(st.integers(0, 4), st.sampled_from((0.25, 1.0))), max_size=2),

@@ -3,7 +3,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.layout.encounters import (
+from rankscope.drawing.layout.routing import (
+    Route,
     border_points,
     is_in_line,
     meeting,
@@ -11,9 +12,8 @@ from rankscope.diagrams.layout.encounters import (
     passes,
     shared_run,
 )
-from rankscope.diagrams.layout.routes import Route
-from rankscope.diagrams.pictures.polygons import intersections
-from rankscope.diagrams.pictures.scene import Point
+from rankscope.drawing.polygons import intersections
+from rankscope.drawing.scene import Point
 
 POINTS = st.tuples(st.floats(-99.0, 99.0), st.floats(-99.0, 99.0))
 

@@ -3,13 +3,12 @@ from random import Random
 import pytest
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families import tensor_ring, tensor_train
-from rankscope.diagrams.layout import lay_out
-from rankscope.diagrams.layout.grid import place_grid
-from rankscope.diagrams.layout.mesh import Mesh
-from rankscope.diagrams.layout.wires import Wiring
+from rankscope.diagrams.families.tensors import tensor_ring, tensor_train
 from rankscope.diagrams.parts import Index, Node
-from rankscope.diagrams.pictures.geometry import crossings, lint
+from rankscope.drawing.checks import crossings, lint
+from rankscope.drawing.layout.choosing import lay_out, place_grid
+from rankscope.drawing.layout.mesh import Mesh
+from rankscope.drawing.layout.placement import Wiring
 
 
 def lattice(num_rows: int, num_columns: int, *, is_open: bool = False, seed: int = 0) -> Diagram:

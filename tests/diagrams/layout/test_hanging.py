@@ -2,15 +2,14 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import multi_head, tucker, with_batch
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout import lay_out, place
-from rankscope.diagrams.layout.placement import PLAIN_VIEW, Side
-from rankscope.diagrams.layout.rows import folded_rows
-from rankscope.diagrams.layout.staged import place_rows
-from rankscope.diagrams.layout.wires import Dot, Wiring
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.pictures.geometry import lint
+from rankscope.diagrams.families.attention import multi_head
+from rankscope.diagrams.families.tensors import tucker, with_batch
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out, place
+from rankscope.drawing.layout.placement import PLAIN_VIEW, Dot, Side, Wiring
+from rankscope.drawing.layout.rows import folded_rows
+from rankscope.drawing.layout.staged import place_rows
 
 
 def convolved(num_dimensions: int) -> Diagram:

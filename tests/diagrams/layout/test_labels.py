@@ -2,18 +2,17 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import (
-    cp_attention,
+from rankscope.diagrams.families.attention import cp_attention, multi_head
+from rankscope.diagrams.families.tensors import (
+    ConvolutionSizes,
     hierarchical_tucker,
-    multi_head,
     tensor_train_matrix,
     tucker2_convolution,
 )
-from rankscope.diagrams.families.convolution import ConvolutionSizes
-from rankscope.diagrams.layout import lay_out
-from rankscope.diagrams.layout.labels import Page, Request, place_labels, spaced
-from rankscope.diagrams.layout.routes import Route
-from rankscope.diagrams.pictures.scene import Shape, ShapeKind
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.labels import Page, Request, place_labels, spaced
+from rankscope.drawing.layout.routing import Route
+from rankscope.drawing.scene import Shape, ShapeKind
 
 ROUTE = Route(((0.0, 0.0), (200.0, 0.0)))
 

@@ -3,12 +3,11 @@ from dataclasses import replace
 import pytest
 
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import cp, tensor_train
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout import lay_out, place
-from rankscope.diagrams.layout.placement import Placement
-from rankscope.diagrams.parts import Region
-from rankscope.diagrams.pictures.scene import Point
+from rankscope.diagrams.families.tensors import cp, tensor_train
+from rankscope.diagrams.parts import Function, Region
+from rankscope.drawing.layout.choosing import lay_out, place
+from rankscope.drawing.layout.placement import Placement
+from rankscope.drawing.scene import Point
 
 
 def directions(placement: Placement, owners: dict[str, str]) -> dict[str, Point]:

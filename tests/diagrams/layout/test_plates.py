@@ -2,10 +2,13 @@ from dataclasses import replace
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import multi_head, multilayer_perceptron, with_batch
-from rankscope.diagrams.layout import View, lay_out, place, render
-from rankscope.diagrams.layout.plates import plate_indices, without_indices
+from rankscope.diagrams.families.attention import multi_head
+from rankscope.diagrams.families.tensors import multilayer_perceptron, with_batch
 from rankscope.diagrams.parts import IndexKind, Role
+from rankscope.drawing.layout.choosing import lay_out, place
+from rankscope.drawing.layout.mesh import plate_indices, without_indices
+from rankscope.drawing.layout.placement import View
+from rankscope.drawing.layout.render import render
 
 
 def with_kind(diagram: Diagram, name: str, kind: IndexKind) -> Diagram:

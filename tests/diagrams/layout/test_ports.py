@@ -1,13 +1,11 @@
 import pytest
 
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import grouped_query
-from rankscope.diagrams.layout import lay_out
-from rankscope.diagrams.layout.ground import ground_of
-from rankscope.diagrams.layout.placement import Placement
-from rankscope.diagrams.layout.ports import SPACING, spread_ports
-from rankscope.diagrams.layout.routes import Route, over_lane
-from rankscope.diagrams.layout.wires import NodeEnd, Wiring
+from rankscope.diagrams.families.attention import grouped_query
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.placement import NodeEnd, Placement, Wiring
+from rankscope.drawing.layout.render import ground_of
+from rankscope.drawing.layout.routing import SPACING, Route, over_lane, spread_ports
 
 
 def starts(depth: dict[str, float], *, sign: float) -> dict[str, float]:

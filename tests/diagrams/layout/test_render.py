@@ -7,17 +7,18 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import (
+from rankscope.diagrams.families.attention import multi_head
+from rankscope.diagrams.families.tensors import (
     hierarchical_tucker,
     matrix_product,
-    multi_head,
     multilayer_perceptron,
     tensor_ring,
     tensor_train,
     tucker,
 )
-from rankscope.diagrams.layout import View, lay_out
-from rankscope.diagrams.pictures.geometry import lint
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.placement import View
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_wires_grow_with_the_logarithm_of_the_size() -> None:
 
 def test_the_same_diagram_gives_the_same_scene_for_any_hash_seed() -> None:
     program = (
-        "from rankscope.diagrams.layout import lay_out, View\n"
+        "from rankscope.drawing.layout import lay_out, View\n"
         "from rankscope.diagrams.families import multi_head, with_batch\n"
         "from rankscope.diagrams.einsum import from_einsum\n"
         "import hashlib\n"

@@ -6,11 +6,9 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import cp, tensor_ring, tensor_train, tucker
-from rankscope.diagrams.layout.mesh import Mesh
-from rankscope.diagrams.layout.placement import Placement
-from rankscope.diagrams.layout.ring import place_ring, place_star
-from rankscope.diagrams.layout.wires import Wiring
+from rankscope.diagrams.families.tensors import cp, tensor_ring, tensor_train, tucker
+from rankscope.drawing.layout.mesh import Mesh, place_ring, place_star
+from rankscope.drawing.layout.placement import Placement, Wiring
 
 
 def ring(diagram: Diagram) -> Placement | None:

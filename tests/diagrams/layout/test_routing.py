@@ -3,13 +3,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.layout.encounters import passes
-from rankscope.diagrams.layout.ground import ground_of
-from rankscope.diagrams.layout.placement import Placement
-from rankscope.diagrams.layout.routes import Route, arc, bracket, loop, orthogonal
-from rankscope.diagrams.layout.routing import Router
-from rankscope.diagrams.layout.wires import NodeEnd, Segment, Wiring
-from rankscope.diagrams.pictures.scene import Point
+from rankscope.drawing.layout.placement import NodeEnd, Placement, Segment, Wiring
+from rankscope.drawing.layout.render import ground_of
+from rankscope.drawing.layout.routing import Route, Router, arc, bracket, loop, orthogonal, passes
+from rankscope.drawing.scene import Point
 
 NUMBERS = st.floats(-500.0, 500.0)
 POINTS = st.tuples(NUMBERS, NUMBERS)

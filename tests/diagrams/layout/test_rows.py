@@ -2,19 +2,14 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import (
-    multi_head,
-    multilayer_perceptron,
-    single_head,
-    tunable_attention,
-)
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout import lay_out, place
-from rankscope.diagrams.layout.rows import folded_rows, inline_row, row_between_lanes
-from rankscope.diagrams.layout.sketch import BARRIER_GAP
-from rankscope.diagrams.layout.wires import Dot, Wiring
-from rankscope.diagrams.parts import Index, Node, Region
-from rankscope.diagrams.pictures.geometry import lint
+from rankscope.diagrams.families.attention import multi_head, single_head, tunable_attention
+from rankscope.diagrams.families.tensors import multilayer_perceptron
+from rankscope.diagrams.parts import Function, Index, Node, Region
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out, place
+from rankscope.drawing.layout.placement import Dot, Wiring
+from rankscope.drawing.layout.rows import folded_rows, inline_row, row_between_lanes
+from rankscope.drawing.layout.sketch import BARRIER_GAP
 
 
 def gated(*, is_twice: bool) -> Diagram:

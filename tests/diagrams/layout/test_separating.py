@@ -2,12 +2,10 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import pure_tensor
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout import lay_out, place
-from rankscope.diagrams.layout.separating import separated
-from rankscope.diagrams.parts import Index, Node, Region
-from rankscope.diagrams.pictures.geometry import lint
+from rankscope.diagrams.families.tensors import pure_tensor
+from rankscope.diagrams.parts import Function, Index, Node, Region
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out, place, separated
 
 
 def parts(diagram: Diagram) -> list[list[str]]:

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import multi_head, tensor_train, tucker, with_batch
-from rankscope.diagrams.layout.spine import components, links_among, longest_path
-from rankscope.diagrams.layout.wires import Wiring
+from rankscope.diagrams.families.attention import multi_head
+from rankscope.diagrams.families.tensors import tensor_train, tucker, with_batch
+from rankscope.drawing.layout.placement import Wiring
+from rankscope.drawing.layout.rows import components, links_among, longest_path
 
 
 def spine(diagram: Diagram) -> list[str]:

@@ -4,10 +4,9 @@ import math
 import pytest
 
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.layout.mesh import Mesh
-from rankscope.diagrams.layout.stress import CLOSEST_ON_GRID, place_by_stress
-from rankscope.diagrams.layout.wires import Dot, End, NodeEnd, Tip, Wiring
-from rankscope.diagrams.pictures.scene import Point
+from rankscope.drawing.layout.mesh import CLOSEST_ON_GRID, Mesh, place_by_stress
+from rankscope.drawing.layout.placement import Dot, End, NodeEnd, Tip, Wiring
+from rankscope.drawing.scene import Point
 
 NETWORKS = [
     "abc,cde,bfg,gdh,eij,hik,fkl->ajl",

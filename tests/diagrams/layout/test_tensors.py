@@ -1,12 +1,12 @@
 import pytest
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families import matrix_product
-from rankscope.diagrams.layout import lay_out
-from rankscope.diagrams.layout.tensors import diameter
+from rankscope.diagrams.families.tensors import matrix_product
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.scene import ShapeKind
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.tensors import diameter
+from rankscope.drawing.scene import ShapeKind
 
 
 def canonical() -> Diagram:

@@ -4,10 +4,14 @@ import pytest
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import hierarchical_tucker, tensor_ring, tensor_train, tucker
-from rankscope.diagrams.layout.mesh import Mesh
-from rankscope.diagrams.layout.tree import is_hierarchical, place_tree
-from rankscope.diagrams.layout.wires import Wiring
+from rankscope.diagrams.families.tensors import (
+    hierarchical_tucker,
+    tensor_ring,
+    tensor_train,
+    tucker,
+)
+from rankscope.drawing.layout.mesh import Mesh, is_hierarchical, place_tree
+from rankscope.drawing.layout.placement import Wiring
 
 
 def mesh(diagram: Diagram) -> Mesh:

@@ -5,11 +5,10 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families import multi_head
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout.rows import folded_rows
-from rankscope.diagrams.layout.wires import Dot, NodeEnd, Segment, Tip, Wiring
-from rankscope.diagrams.parts import Index, Node, Region
+from rankscope.diagrams.families.attention import multi_head
+from rankscope.diagrams.parts import Function, Index, Node, Region
+from rankscope.drawing.layout.placement import Dot, NodeEnd, Segment, Tip, Wiring
+from rankscope.drawing.layout.rows import folded_rows
 
 
 def wiring(equation: str) -> Wiring:

@@ -3,10 +3,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families import multi_head, multilayer_perceptron, with_causal_mask
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.layout import View
-from rankscope.diagrams.layout.wording import (
+from rankscope.diagrams.families.attention import multi_head
+from rankscope.diagrams.families.tensors import multilayer_perceptron, with_causal_mask
+from rankscope.diagrams.parts import Convolution, Function, Index, IndexKind, Node, Region
+from rankscope.drawing.layout.placement import View
+from rankscope.drawing.layout.tensors import (
     convolution_description,
     index_description,
     index_text,
@@ -17,8 +18,7 @@ from rankscope.diagrams.layout.wording import (
     scale_tex,
     tag_text,
 )
-from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Region
-from rankscope.diagrams.pictures.mathtext import outline
+from rankscope.drawing.typesetting import outline
 
 
 def normalized(*over: str, scale: str | None = None, label: str | None = None) -> Diagram:

@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.diagrams.pictures.arrangement import (
+from rankscope.drawing.page import (
     COLUMN_GAP,
     LINE_GAP,
     SHORTEST_BREAK,
@@ -12,7 +12,7 @@ from rankscope.diagrams.pictures.arrangement import (
     named,
     sign,
 )
-from rankscope.diagrams.pictures.scene import Label, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
 
 
 def box(name: str, width: int, height: int, *, x: float = 0.0, y: float = 0.0) -> Scene:

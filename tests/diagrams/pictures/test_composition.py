@@ -2,12 +2,13 @@ import pytest
 
 from rankscope.diagrams.describing import describe
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.layout import Hints, Side, View, lay_out
 from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.pictures.composition import WIDEST_LINE, compose, sign_text
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.scene import Scene
+from rankscope.drawing.checks import lint
+from rankscope.drawing.layout.choosing import lay_out
+from rankscope.drawing.layout.placement import Hints, Side, View
+from rankscope.drawing.page import WIDEST_LINE, compose, sign_text
+from rankscope.drawing.scene import Scene
 from rankscope.errors import LayoutError
 
 

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.diagrams.pictures.geometry import crossings, lint
-from rankscope.diagrams.pictures.mathtext import place_label
-from rankscope.diagrams.pictures.scene import Label, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.checks import crossings, lint
+from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.typesetting import place_label
 
 
 def test_nothing_is_wrong_with_the_gallery(gallery: Scene) -> None:

@@ -5,9 +5,9 @@ import pytest
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.pictures.composition import compose
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.scene import Label, Scene
+from rankscope.drawing.checks import lint
+from rankscope.drawing.page import compose
+from rankscope.drawing.scene import Label, Scene
 
 
 def layer(number: int, *, name: str = "x", read: str | None = None) -> Step:

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.pictures.paths import (
+from rankscope.drawing.polygons import (
     corner_radius,
     corners,
+    flatten,
     shape_path,
     view_box,
     wire_path,
 )
-from rankscope.diagrams.pictures.polygons import flatten
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire, around
+from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire, around
 
 LENGTHS = st.floats(4, 200)
 

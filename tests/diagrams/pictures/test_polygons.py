@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.pictures.polygons import (
+from rankscope.drawing.polygons import (
     box_corners,
     boxes_gap,
     flatten,
@@ -15,7 +15,7 @@ from rankscope.diagrams.pictures.polygons import (
     resampled,
     runs_along,
 )
-from rankscope.diagrams.pictures.scene import Box
+from rankscope.drawing.scene import Box
 
 COORDINATES = st.floats(-300, 300)
 POINTS = st.tuples(COORDINATES, COORDINATES)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rankscope.diagrams.pictures.raster import to_pdf, to_png
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire
-from rankscope.diagrams.pictures.themes import DARK, LIGHT, THEMES, Theme, channels
+from rankscope.drawing.raster import to_pdf, to_png
+from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.themes import DARK, LIGHT, THEMES, Theme, channels
 from rankscope.errors import MissingExtraError, RequestError
 
 SQUARE = Scene(

@@ -3,8 +3,8 @@ from dataclasses import replace
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Network, Step, Sum, Term, nodes_of
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.pictures.step_labels import step_tex, with_step_labels
 from rankscope.diagrams.repeats import collapse
+from rankscope.drawing.page import step_tex, with_step_labels
 
 
 def layer(number: int) -> Step:

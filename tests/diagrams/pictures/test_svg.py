@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.pictures.mathtext import outline, place_label
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire
-from rankscope.diagrams.pictures.svg import Selectable, to_svg
-from rankscope.diagrams.pictures.themes import DARK, LIGHT, THEMES, Theme
+from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.svg import Selectable, to_svg
+from rankscope.drawing.themes import DARK, LIGHT, THEMES, Theme
+from rankscope.drawing.typesetting import outline, place_label
 from rankscope.errors import DiagramError, RequestError
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.diagrams.parts import IndexKind
-from rankscope.diagrams.pictures.themes import DARK, LIGHT, PRINT, THEMES, Theme, channels, contrast
+from rankscope.drawing.themes import DARK, LIGHT, PRINT, THEMES, Theme, channels, contrast
 from rankscope.errors import LayoutError
 
 ROLES = ("data", "parameter", "core", "constant", "result", "convolution")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.diagrams.pictures.mathtext import place_label
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire
-from rankscope.diagrams.pictures.themes import DARK, LIGHT, THEMES, Theme
-from rankscope.diagrams.pictures.tikz import to_tikz
+from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.themes import DARK, LIGHT, THEMES, Theme
+from rankscope.drawing.tikz import to_tikz
+from rankscope.drawing.typesetting import place_label
 
 LABELS = (
     "$R_{17}$",

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from rankscope.diagrams.pictures.scene import Outline
-from rankscope.diagrams.pictures.typesetting import (
+from rankscope.drawing.scene import Outline
+from rankscope.drawing.typesetting import (
     Typesetter,
     full_primes,
     is_swappable,

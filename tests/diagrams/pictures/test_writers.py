@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rankscope.diagrams.pictures.raster import to_pdf, to_png
-from rankscope.diagrams.pictures.scene import Scene
-from rankscope.diagrams.pictures.svg import to_svg
-from rankscope.diagrams.pictures.themes import THEMES
-from rankscope.diagrams.pictures.tikz import to_tikz
+from rankscope.drawing.raster import to_pdf, to_png
+from rankscope.drawing.scene import Scene
+from rankscope.drawing.svg import to_svg
+from rankscope.drawing.themes import THEMES
+from rankscope.drawing.tikz import to_tikz
 
 CHILD = """
 import hashlib, pickle, sys
 from pathlib import Path
-from rankscope.diagrams.pictures.raster import to_pdf, to_png
-from rankscope.diagrams.pictures.svg import to_svg
-from rankscope.diagrams.pictures.tikz import to_tikz
+from rankscope.drawing.raster import to_pdf, to_png
+from rankscope.drawing.svg import to_svg
+from rankscope.drawing.tikz import to_tikz
 scene = pickle.loads(Path(sys.argv[1]).read_bytes())
 for data in (to_svg(scene).encode(), to_tikz(scene).encode(), to_png(scene), to_pdf(scene)):
     print(hashlib.sha256(data).hexdigest())

@@ -16,9 +16,8 @@ from torch import Tensor
 from rankscope.diagrams.contraction import Automatic, Exhaustive, Greedy
 from rankscope.diagrams.cost import peak_memory
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import DiagramModule, to_module
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.diagrams.sizes import resolved_sizes
 from rankscope.diagrams.source import class_name, to_source
 from rankscope.errors import ContractionError

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.diagrams.source import class_name, to_source
 
 SIZES = {"b": 2, "n": 5, "m": 7, "h": 3, "d": 4, "c": 4, "i": 6, "o": 8, "x": 6}

@@ -2,8 +2,7 @@ import pytest
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Index, Node, Region, Role
+from rankscope.diagrams.parts import Function, Index, Node, Region, Role
 from rankscope.diagrams.running.schedule import schedule
 from rankscope.errors import ContractionError, DiagramError
 

@@ -2,9 +2,8 @@ import pytest
 
 from rankscope.diagrams.cost import peak_memory
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Sum, Term
-from rankscope.diagrams.parts import Index, Node, Region, Role
+from rankscope.diagrams.parts import Function, Index, Node, Region, Role
 from rankscope.diagrams.running.schedule import (
     Add,
     Apply,

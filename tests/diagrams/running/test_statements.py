@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import RECIPES, Function
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Word
-from rankscope.diagrams.parts import Convolution, Index, Node, Role
+from rankscope.diagrams.parts import RECIPES, Convolution, Function, Index, Node, Role
 from rankscope.diagrams.running.schedule import (
     Apply,
     Invoke,

@@ -3,9 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.search.exhaustive import cheapest_path
-from rankscope.diagrams.search.greedy import greedy_path
-from rankscope.diagrams.search.problem import Path, Problem
+from rankscope.diagrams.search import Path, Problem, cheapest_path, greedy_path
 
 Words = list[list[int]]
 

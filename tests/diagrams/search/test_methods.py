@@ -2,15 +2,15 @@ import sys
 
 import pytest
 
-from rankscope.diagrams.search.methods import (
+from rankscope.diagrams.search import (
     AUTOMATIC,
     Automatic,
     Cotengra,
     Exhaustive,
     Greedy,
+    Problem,
     find_path,
 )
-from rankscope.diagrams.search.problem import Problem
 from rankscope.errors import MissingExtraError
 
 # A ring of six matrices: no order is obvious.

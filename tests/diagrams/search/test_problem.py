@@ -1,4 +1,4 @@
-from rankscope.diagrams.search.problem import Merge, Problem, mask_of
+from rankscope.diagrams.search import Merge, Problem, mask_of
 
 
 def merge(problem: Problem, first: int = 0, second: int = 1) -> Merge | None:

@@ -6,20 +6,19 @@ from PIL import Image
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Sum, Term
-from rankscope.diagrams.parts import Index, Node, Region, Role
-from rankscope.diagrams.pictures.themes import DARK, LIGHT, channels
-from rankscope.diagrams.stories.animation import (
+from rankscope.diagrams.parts import Function, Index, Node, Region, Role
+from rankscope.drawing.animation import (
     HOLD,
     LAST_HOLD,
     MOVE_STEP,
     MOVE_STEPS,
     shots,
+    stage,
     to_gif,
 )
-from rankscope.diagrams.stories.stage import stage
-from rankscope.diagrams.stories.story import tell
+from rankscope.drawing.frames import tell
+from rankscope.drawing.themes import DARK, LIGHT, channels
 from rankscope.errors import MissingExtraError
 
 

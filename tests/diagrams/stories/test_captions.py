@@ -1,11 +1,9 @@
 import pytest
 
-from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.contraction import Contraction, plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.plan import Contraction
-from rankscope.diagrams.stories.captions import (
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.drawing.frames import (
     contraction_tex,
     move_cost,
     product_label,

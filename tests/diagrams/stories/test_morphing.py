@@ -5,12 +5,11 @@ import pytest
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families import build_family
+from rankscope.diagrams.families.catalogue import build_family
 from rankscope.diagrams.parts import Index, Node
-from rankscope.diagrams.pictures.scene import Point, Scene, Shape, ShapeKind, Wire, around
-from rankscope.diagrams.stories.morphing import eased, morph
-from rankscope.diagrams.stories.stage import stage
-from rankscope.diagrams.stories.story import Frame, tell
+from rankscope.drawing.animation import eased, morph, stage
+from rankscope.drawing.frames import Frame, tell
+from rankscope.drawing.scene import Point, Scene, Shape, ShapeKind, Wire, around
 
 Move = tuple[Scene, Scene, Frame]
 ATTENTION = {"N": 5, "M": 6, "F": 8, "H": 3, "D": 4}

@@ -6,13 +6,13 @@ import pytest
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families import build_family
-from rankscope.diagrams.layout import Hints, Side, View
+from rankscope.diagrams.families.catalogue import build_family
 from rankscope.diagrams.parts import Index, Node
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.scene import Point, Scene, Wire
-from rankscope.diagrams.stories.stage import Stage, stage
-from rankscope.diagrams.stories.story import tell
+from rankscope.drawing.animation import Stage, stage
+from rankscope.drawing.checks import lint
+from rankscope.drawing.frames import tell
+from rankscope.drawing.layout.placement import Hints, Side, View
+from rankscope.drawing.scene import Point, Scene, Wire
 
 SETTINGS: dict[str, dict[str, str | int]] = {
     "matrix-product": {"I": 2, "J": 3, "K": 4},
@@ -108,7 +108,7 @@ def test_in_a_large_picture_tensors_meet_at_their_mean_without_a_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Eleven cores and eleven legs are more than the limit; nothing may be scored then.
-    monkeypatch.setattr("rankscope.diagrams.stories.stage.lint", None)
+    monkeypatch.setattr("rankscope.drawing.animation.lint", None)
     train = build_family("tensor-train", {"order": 11, "size": 2, "rank": 2})
     (chapter,) = tell(train, plan_contraction)
     before, after = stage(replace(chapter, frames=chapter.frames[:2])).scenes

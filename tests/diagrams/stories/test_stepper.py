@@ -8,8 +8,8 @@ import pytest
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Sum, Term
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.pictures.themes import DARK, LIGHT, PRINT, Theme
-from rankscope.diagrams.stories.stepper import to_html
+from rankscope.drawing.stepper import to_html
+from rankscope.drawing.themes import DARK, LIGHT, PRINT, Theme
 from rankscope.errors import SizeError
 
 

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Index, Node, Region, Role
-from rankscope.diagrams.stories.story import largest_intermediate, story, tell, total_flops
+from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.drawing.frames import largest_intermediate, story, tell, total_flops
 from rankscope.errors import ContractionError
 
 

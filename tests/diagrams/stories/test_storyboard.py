@@ -1,14 +1,13 @@
 import pytest
 
-from rankscope.diagrams.contraction import Greedy, plan_contraction
+from rankscope.diagrams.contraction import Greedy, Plan, plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.pictures.geometry import lint
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind
-from rankscope.diagrams.plan import Plan
-from rankscope.diagrams.stories.story import tell
-from rankscope.diagrams.stories.storyboard import of_one_size, spoken, storyboard, told, totals
+from rankscope.drawing.animation import of_one_size, spoken, storyboard, told, totals
+from rankscope.drawing.checks import lint
+from rankscope.drawing.frames import tell
+from rankscope.drawing.scene import Scene, Shape, ShapeKind
 from rankscope.errors import SizeError
 
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.layers.formats.channel_factors import (
+from rankscope.factorize.formats.channel_factors import (
     ChannelFactors,
     balanced_factors,
     largest_prime,
     splitting_refusal,
 )
-from rankscope.layers.formats.format import WeightShape
+from rankscope.factorize.formats.format import WeightShape
 
 
 # The first six are those of the released code, which deals out factors of two.

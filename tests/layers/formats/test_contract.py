@@ -16,13 +16,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from rankscope.diagrams.cost import cost
 from rankscope.diagrams.module import to_module
-from rankscope.diagrams.search.methods import IN_ORDER
+from rankscope.diagrams.search import IN_ORDER
 from rankscope.errors import LayerError
-from rankscope.layers.cores import random_cores
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import BACKWARD, Format, Ranks, WeightShape, Window
-from rankscope.layers.formats.plain import DENSE
-from rankscope.layers.formats.reshaped import ReshapedFormat
+from rankscope.factorize.cores import random_cores
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import BACKWARD, Format, Ranks, WeightShape, Window
+from rankscope.factorize.formats.plain import DENSE
+from rankscope.factorize.formats.reshaped import ReshapedFormat
 
 ALL = [*FORMATS.values(), DENSE]
 FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda format: format.name)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DecompositionError
-from rankscope.layers.formats.errors import interpolated_errors, tails
+from rankscope.factorize.formats.errors import interpolated_errors, tails
 
 
 @settings(deadline=None, max_examples=20)

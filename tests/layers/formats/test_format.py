@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from rankscope.errors import LayerError
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import (
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import (
     WeightShape,
     Window,
     even_cores,

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankscope.layers.cores import random_cores
-from rankscope.layers.formats.catalogue import FORMATS
-from rankscope.layers.formats.format import Format, WeightShape, Window
-from rankscope.layers.formats.plain import (
+from rankscope.factorize.cores import random_cores
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.format import Format, WeightShape, Window
+from rankscope.factorize.formats.plain import (
     LARGEST_COMPONENT,
     LEAST_NUMBERS,
     CPFormat,

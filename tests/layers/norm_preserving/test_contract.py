@@ -9,13 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.layers.norm_preserving.householder import HouseholderActivation
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.layers.norm_preserving.pooling import NormPreservingPool
-from rankscope.layers.norm_preserving.scaling import InputScaling
-from rankscope.layers.norm_preserving.skips import ConcatenativeSkip, ConvexSkip
-from rankscope.layers.norm_preserving.sorting import GroupSort, MaxMin
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
+from rankscope.robust.norm_preserving import (
+    ConcatenativeSkip,
+    ConvexSkip,
+    GroupSort,
+    HouseholderActivation,
+    InputScaling,
+    MaxMin,
+    NormPreservingPool,
+    OrthogonalLinear,
+)
+from rankscope.robust.orthogonal import OrthogonalConv2d
 
 SHAPE = (4, 4, 6)
 

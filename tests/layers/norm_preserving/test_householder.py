@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from rankscope.errors import LayerError
-from rankscope.layers.norm_preserving.householder import HouseholderActivation
-from rankscope.layers.norm_preserving.sorting import MaxMin
+from rankscope.robust.norm_preserving import HouseholderActivation, MaxMin
 
 
 def test_it_starts_as_max_min() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.layers.norm_preserving.last_layer import NormalizedLinear
+from rankscope.robust.norm_preserving import NormalizedLinear
 
 
 @settings(deadline=None)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import LayerError
-from rankscope.layers.norm_preserving.linear import OrthogonalLinear
-from rankscope.layers.orthogonal.parametrizations import Cayley, Householder, MatrixExponential
+from rankscope.robust.norm_preserving import OrthogonalLinear
+from rankscope.robust.paraunitary import Cayley, Householder, MatrixExponential
 
 
 def moved(layer: OrthogonalLinear, seed: int = 0) -> OrthogonalLinear:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from rankscope.errors import LayerError
-from rankscope.layers.norm_preserving.scaling import InputScaling
+from rankscope.robust.norm_preserving import InputScaling
 
 
 def test_each_channel_has_its_own_mean_and_deviation() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.layers.norm_preserving.sorting import GroupSort, MaxMin
+from rankscope.robust.norm_preserving import GroupSort, MaxMin
 
 
 @settings(deadline=None)

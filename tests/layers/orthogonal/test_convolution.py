@@ -10,14 +10,20 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
-from rankscope.layers.orthogonal.convolution import (
+from rankscope.robust.orthogonal import (
     OrthogonalConv1d,
     OrthogonalConv2d,
     OrthogonalConvTranspose1d,
     OrthogonalConvTranspose2d,
 )
-from rankscope.layers.orthogonal.initialization import Identity, Permutation, Uniform
-from rankscope.layers.orthogonal.parametrizations import Cayley, Householder, MatrixExponential
+from rankscope.robust.paraunitary import (
+    Cayley,
+    Householder,
+    Identity,
+    MatrixExponential,
+    Permutation,
+    Uniform,
+)
 
 LAYERS: dict[tuple[int, bool], type[nn.Module]] = {
     (1, False): OrthogonalConv1d,
@@ -155,7 +161,7 @@ def test_it_is_exported() -> None:
 
 _COMPILED = """
 import torch
-from rankscope.layers.orthogonal.convolution import OrthogonalConv2d
+from rankscope.robust.orthogonal import OrthogonalConv2d
 
 layer, inputs = OrthogonalConv2d(4, 4, 3).eval(), torch.randn(2, 4, 6, 6)
 compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)

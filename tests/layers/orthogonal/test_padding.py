@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.layers.orthogonal.padding import fold_circularly, pad_circularly
+from rankscope.robust.orthogonal import fold_circularly, pad_circularly
 
 
 @settings(deadline=None)

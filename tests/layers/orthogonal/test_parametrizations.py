@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.layers.orthogonal.parametrizations import (
+from rankscope.robust.paraunitary import (
     Cayley,
     Householder,
     MatrixExponential,

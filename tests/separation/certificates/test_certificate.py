@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.errors import CertificateError, PrimeError
-from rankscope.separation.certificates.certificate import (
+from rankscope.rank.certificate import (
     Certificate,
     CertifiedMinor,
     DrawnWeights,
     GivenArray,
     GivenWeights,
+    num_challenges,
     pack_answers,
     to_ranges,
 )
-from rankscope.separation.certificates.challenges import num_challenges
-from rankscope.separation.partition import Partition
+from rankscope.rank.partition import Partition
 
 ANSWERS = pack_answers(numpy.arange(2 * num_challenges(101)).reshape(2, -1) % 101)
 CERTIFICATE = Certificate(

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.separation import largest_prime_below, rank_modulo
-from rankscope.separation.certificates.challenges import (
+from rankscope.rank import largest_prime_below, rank_modulo
+from rankscope.rank.certificate import (
     draw_challenges,
     num_challenges,
     soundness_log2,

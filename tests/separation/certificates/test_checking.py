@@ -6,16 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.progress import Progress
-from rankscope.separation import largest_prime_below, rank_modulo, solve_modulo
-from rankscope.separation.certificates.certificate import CertifiedMinor, pack_answers
-from rankscope.separation.certificates.challenges import draw_challenges
-from rankscope.separation.certificates.checking import (
+from rankscope.rank import largest_prime_below, rank_modulo, solve_modulo
+from rankscope.rank.certificate import CertifiedMinor, draw_challenges, pack_answers
+from rankscope.rank.measured import Numbers, Residues, SplitFunction
+from rankscope.rank.verification import (
     InPieces,
     MinorTiles,
     determinant_modulo,
     product_modulo,
 )
-from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
 from rankscope.workers import Workers
 
 PRIMES = [2, 101, *(largest_prime_below(2**bits) for bits in (24, 31))]

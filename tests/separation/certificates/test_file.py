@@ -8,23 +8,23 @@ import numpy
 import pytest
 
 from rankscope.errors import CertificateError, OutputError
-from rankscope.separation.certificates.certificate import (
+from rankscope.rank.certificate import (
     Certificate,
     CertifiedMinor,
     DrawnWeights,
     GivenArray,
     GivenWeights,
+    num_challenges,
     pack_answers,
 )
-from rankscope.separation.certificates.challenges import num_challenges
-from rankscope.separation.certificates.file import (
+from rankscope.rank.certificate_file import (
     MAX_BYTES,
     parse_certificate,
     read_certificate,
     to_json,
     write_certificate,
 )
-from rankscope.separation.partition import Partition
+from rankscope.rank.partition import Partition
 
 DRAWN = Certificate(
     family="convolutional",

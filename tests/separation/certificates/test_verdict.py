@@ -1,4 +1,4 @@
-from rankscope.separation.certificates.verdict import Verdict
+from rankscope.rank.certificate import Verdict
 
 PROVED = Verdict(
     is_proved=True,

@@ -5,7 +5,7 @@ import numba
 import numpy
 import pytest
 
-from rankscope.separation.exact.compilation import compiled
+from rankscope.rank.residues import compiled
 
 
 def double(number: float) -> float:
@@ -46,7 +46,7 @@ def test_other_errors_of_the_compiler_are_not_hidden(monkeypatch: pytest.MonkeyP
 
 
 def test_kernels_are_kept_between_processes() -> None:
-    from rankscope.separation.exact import kernels
+    from rankscope.rank import residues as kernels
 
     kernels.reduce_block(numpy.zeros((1, 1)), (0, 1), 0, 7.0)
     folder = Path(kernels.reduce_block.stats.cache_path)  # type: ignore[attr-defined]

@@ -1,9 +1,8 @@
 import numpy
 import pytest
 
-from rankscope.separation.exact.elimination import eliminate
-from rankscope.separation.exact.products import panel_width
-from rankscope.separation.exact.residues import to_residues
+from rankscope.rank.elimination import eliminate
+from rankscope.rank.residues import panel_width, to_residues
 
 
 def test_the_echelon_form_has_the_row_space_of_the_matrix() -> None:

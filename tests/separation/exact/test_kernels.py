@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.separation import largest_prime_below
-from rankscope.separation.exact.kernels import (
+from rankscope.rank import largest_prime_below
+from rankscope.rank.residues import (
     find_pivots,
     inverse_modulo,
     invert_in_place,

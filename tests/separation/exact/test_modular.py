@@ -6,12 +6,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError, PrimeError
-from rankscope.separation import (
-    largest_prime_below,
-    pivots_modulo,
-    rank_modulo,
-    solve_modulo,
-)
+from rankscope.rank import largest_prime_below, pivots_modulo, rank_modulo, solve_modulo
 
 PRIMES = [2, 3, 5, 251, *(largest_prime_below(2**bits) for bits in (23, 24, 25, 26, 27, 30, 31))]
 primes = st.sampled_from(PRIMES)

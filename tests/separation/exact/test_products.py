@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.separation import largest_prime_below
-from rankscope.separation.exact.kernels import Matrix
-from rankscope.separation.exact.products import (
+from rankscope.rank import largest_prime_below
+from rankscope.rank.residues import (
     MAX_DEPTH,
+    Matrix,
     exact_depth,
     panel_width,
     subtract_product,

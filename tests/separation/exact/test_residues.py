@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError
-from rankscope.separation.exact import residues as module
-from rankscope.separation.exact.residues import to_residues
+from rankscope.rank import residues as module
+from rankscope.rank.residues import to_residues
 
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", ">i8", "<u4"]
 

@@ -5,9 +5,9 @@ import numpy
 import pytest
 
 from rankscope.errors import CheckpointError, OutputError
-from rankscope.separation.measuring.checkpoint import Checkpoint
-from rankscope.separation.measuring.measured import Minor, Run
-from rankscope.separation.measuring.tiles import Tile
+from rankscope.rank.measured import Minor, Run
+from rankscope.rank.measurement import Checkpoint
+from rankscope.rank.tiles import Tile
 
 IDENTITY: dict[str, object] = {"family": "attention", "seed": 0, "left": (0, 2)}
 TILE = Tile((0, 2), (3, 4), (0, 1))

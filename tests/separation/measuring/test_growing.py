@@ -2,11 +2,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.progress import Progress, ignore
-from rankscope.separation.exact.modular import pivots_modulo
-from rankscope.separation.measuring.draws import draw_residues
-from rankscope.separation.measuring.growing import GrowingMatrices
-from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
-from rankscope.separation.measuring.tiles import TilesInMemory
+from rankscope.rank.elimination import pivots_modulo
+from rankscope.rank.measured import Numbers, Residues, SplitFunction
+from rankscope.rank.measurement import GrowingMatrices, draw_residues
+from rankscope.rank.tiles import TilesInMemory
 from rankscope.workers import Workers
 
 PRIME = 101

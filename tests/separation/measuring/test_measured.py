@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.separation.measuring.measured import MeasuredRank, Minor, Run
+from rankscope.rank.measured import MeasuredRank, Minor, Run
 from rankscope.theorem import Magnitude, Theorem, UpperBound
 
 

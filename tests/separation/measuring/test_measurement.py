@@ -7,11 +7,8 @@ from hypothesis import strategies as st
 
 from rankscope.errors import CheckpointError, MeasurementError, TooLargeError
 from rankscope.progress import Progress
-from rankscope.separation.measuring.draws import draw_residues
-from rankscope.separation.measuring.measured import MeasuredRank
-from rankscope.separation.measuring.measurement import Subject, measure
-from rankscope.separation.measuring.options import MeasureOptions
-from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
+from rankscope.rank.measured import MeasuredRank, MeasureOptions, Numbers, Residues, SplitFunction
+from rankscope.rank.measurement import Subject, draw_residues, measure
 from rankscope.theorem import Magnitude, Theorem, UpperBound
 from rankscope.workers import Workers
 

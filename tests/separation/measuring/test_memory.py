@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import TooLargeError
-from rankscope.separation.measuring.memory import (
+from rankscope.rank.tiles import (
     MemoryBudget,
     available_memory,
     default_memory_limit,
@@ -89,5 +89,5 @@ def test_elsewhere_half_of_what_is_built_in_or_4_gib_is_assumed(
 
 
 def test_the_default_limit_leaves_a_fifth_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.separation.measuring.memory.available_memory", lambda: 1000)
+    monkeypatch.setattr("rankscope.rank.tiles.available_memory", lambda: 1000)
     assert default_memory_limit() == 800

@@ -1,7 +1,7 @@
 import pytest
 
 from rankscope.errors import MeasurementError, PrimeError
-from rankscope.separation.measuring.options import DEFAULT_OPTIONS, MeasureOptions
+from rankscope.rank.measured import DEFAULT_OPTIONS, MeasureOptions
 
 
 def test_a_negative_seed_is_refused() -> None:

@@ -4,8 +4,8 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.separation.measuring.split_function import Numbers, Residues, SplitFunction
-from rankscope.separation.measuring.tiles import Tile, TilesInMemory, evaluate_tile, plan_tiles
+from rankscope.rank.measured import Numbers, Residues, SplitFunction
+from rankscope.rank.tiles import Tile, TilesInMemory, evaluate_tile, plan_tiles
 
 sides = st.integers(0, 30)
 shapes = st.tuples(sides, sides)

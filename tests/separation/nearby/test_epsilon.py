@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError, MetricError
-from rankscope.separation.nearby.epsilon import epsilon_rank
-from rankscope.separation.nearby.metrics import (
+from rankscope.rank.epsilon import (
     Frobenius,
     MeanAbsolute,
     MeanSquare,
     Metric,
     Spectral,
     Supremum,
+    epsilon_rank,
 )
 
 HILBERT = 1 / (1 + numpy.add.outer(numpy.arange(8), numpy.arange(8)))

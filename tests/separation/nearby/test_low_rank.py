@@ -3,13 +3,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.separation.nearby.low_rank import LowRank, improved, is_within, itself, weighted_svd
-from rankscope.separation.nearby.metrics import (
+from rankscope.rank.epsilon import (
     Frobenius,
+    LowRank,
     MeanAbsolute,
     MeanSquare,
     Spectral,
     Supremum,
+    improved,
+    is_within,
+    itself,
+    weighted_svd,
 )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import MetricError
-from rankscope.separation.nearby.metrics import (
+from rankscope.rank.epsilon import (
     Frobenius,
     Matrix,
     MeanAbsolute,

@@ -7,10 +7,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError, TooLargeError
-from rankscope.separation.nearby.epsilon import epsilon_rank
-from rankscope.separation.nearby.measures import Measure, StandardNormal, Uniform
-from rankscope.separation.nearby.metrics import Frobenius
-from rankscope.separation.nearby.polynomials import polynomial_kernel, polynomial_spectrum
+from rankscope.rank.epsilon import Frobenius, epsilon_rank
+from rankscope.rank.quadrature import (
+    Measure,
+    StandardNormal,
+    Uniform,
+    polynomial_kernel,
+    polynomial_spectrum,
+)
 
 POWERS = [(0,), (1,), (2,)]
 

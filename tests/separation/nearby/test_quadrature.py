@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import PartitionError, TooLargeError
-from rankscope.separation.nearby.measures import Measure, StandardNormal, Uniform
-from rankscope.separation.nearby.polynomials import polynomial_spectrum
-from rankscope.separation.nearby.quadrature import quadrature_kernel
-from rankscope.separation.pairing import FunctionOptions
-from rankscope.separation.partition import Partition
+from rankscope.rank.numeric import FunctionOptions
+from rankscope.rank.partition import Partition
+from rankscope.rank.quadrature import (
+    Measure,
+    StandardNormal,
+    Uniform,
+    polynomial_spectrum,
+    quadrature_kernel,
+)
 
 
 @settings(deadline=None, max_examples=20)

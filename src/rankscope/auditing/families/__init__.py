@@ -1,1 +1,1 @@
-"""Families of transformers: how each writes down its sizes, and which tensors follow from them."""
+"""Configurations of model families as lists of expected tensors."""

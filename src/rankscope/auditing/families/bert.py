@@ -1,14 +1,27 @@
-"""BERT, RoBERTa, DistilBERT and ALBERT: encoders with learned positions."""
+"""Encoders and encoder-decoders: BERT and its relatives, ViT, T5."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.blocks import feed_forward, separate_attention
-from rankscope.auditing.families.family import SIZES, Family, Tensors, read_sizes
-from rankscope.auditing.families.fields import Fields
-from rankscope.auditing.families.tensor_list import ExpectedTensor, Part, linear, norm, table
+from rankscope.auditing.families.llama import is_tied
+from rankscope.auditing.families.tensor_list import (
+    SIZES,
+    ExpectedTensor,
+    Family,
+    Fields,
+    Part,
+    Tensors,
+    feed_forward,
+    linear,
+    norm,
+    read_sizes,
+    separate_attention,
+    table,
+)
 from rankscope.errors import ConfigurationError
+
+# --- BERT, RoBERTa, DistilBERT and ALBERT: encoders with learned positions ------------------------
 
 
 def _check_positions(fields: Fields) -> None:
@@ -145,5 +158,166 @@ BERT_FAMILIES = (
         _COUNTED + "; each shared block once",
         required=_REQUIRED,
         telling_keys=("hidden_size", "embedding_size", "type_vocab_size", "num_hidden_groups"),
+    ),
+)
+
+
+# --- Vision transformers: patches of an image instead of tokens -----------------------------------
+
+
+def _vit(fields: Fields) -> tuple[Configuration, Tensors]:
+    """The embedding's rank is at most channels x patch², the numbers in a patch.
+
+    That is the rank of the embedded patches; learned positions are added after, and may raise
+    the rank of their sum.
+    """
+    channels, patch = fields.size("num_channels", default=3), fields.size("patch_size")
+    image = fields.size("image_size")
+    if patch > image:
+        raise ConfigurationError(
+            f"{fields.who}: patches of {patch} x {patch} do not fit in an image of "
+            f"{image} x {image}."
+        )
+    sizes = read_sizes(fields)
+    # A stray vocab_size counts no embeddings of images.
+    rank = min(sizes.width, channels * patch**2)
+    sizes = replace(sizes, vocabulary=None, embedding_rank=rank)
+    return sizes, _tensors(fields, sizes, (channels, patch, patch), (image // patch) ** 2)
+
+
+def _tensors(
+    fields: Fields, sizes: Configuration, patch: tuple[int, int, int], num_patches: int
+) -> Iterator[ExpectedTensor]:
+    width, name, part = sizes.width, "embeddings.patch_embeddings.projection", Part.EMBEDDING
+    yield ExpectedTensor("embeddings.cls_token", (1, 1, width), part)
+    yield ExpectedTensor("embeddings.position_embeddings", (1, num_patches + 1, width), part)
+    yield ExpectedTensor(f"{name}.weight", (width, *patch), part)
+    yield ExpectedTensor(f"{name}.bias", (width,), part)
+    bias = fields.flag("qkv_bias", default=True)
+    for number in range(sizes.depth):
+        yield from _block(sizes, f"encoder.layer.{number}", bias=bias)
+    yield from norm("layernorm", width, bias=True)
+    if "ViTModel" in fields.words("architectures"):
+        yield from linear("pooler.dense", (width, width), Part.OTHER, bias=True)
+    labels = _num_labels(fields)
+    if labels:
+        yield from linear("classifier", (labels, width), Part.HEAD, bias=True)
+
+
+def _block(sizes: Configuration, name: str, *, bias: bool) -> Iterator[ExpectedTensor]:
+    yield from norm(f"{name}.layernorm_before", sizes.width, bias=True)
+    one = f"{name}.attention.attention"
+    names = (f"{one}.query", f"{one}.key", f"{one}.value", f"{name}.attention.output.dense")
+    yield from separate_attention(sizes, names, bias=bias, output_bias=True)
+    yield from norm(f"{name}.layernorm_after", sizes.width, bias=True)
+    maps = f"{name}.intermediate.dense", f"{name}.output.dense"
+    yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
+
+
+def _num_labels(fields: Fields) -> int:
+    names = fields.document.get("id2label")
+    if "ViTForImageClassification" not in fields.words("architectures"):
+        return 0
+    return fields.count("num_labels", default=len(names) if isinstance(names, Mapping) else 0)
+
+
+VIT_FAMILIES = (
+    Family(
+        "vit",
+        _vit,
+        "patch, class and position embeddings and the encoder; the pooler if `architectures` says "
+        "ViTModel, the classifier if it says ViTForImageClassification and the labels are listed",
+        required=(
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "image_size",
+            "patch_size",
+        ),
+        telling_keys=("hidden_size", "image_size", "patch_size", "num_attention_heads"),
+    ),
+)
+
+
+# --- T5: an encoder and a decoder that reads it, with relative positions in the first blocks ------
+
+
+_ACTIVATIONS = ("relu", "gelu", "silu", "gated-gelu", "gated-silu", "gated-relu")
+
+
+def _t5(fields: Fields) -> tuple[Configuration, Tensors]:
+    """The depth is that of the deeper stack; the embedding is shared by both."""
+    sizes = read_sizes(fields)
+    if "T5EncoderModel" in fields.words("architectures"):
+        return sizes, _encoder(fields, sizes, sizes.depth)
+    encoder, decoder = sizes.depth, fields.size("num_decoder_layers", default=sizes.depth)
+    both = replace(sizes, depth=max(encoder, decoder), encoder_depth=encoder, decoder_depth=decoder)
+    return both, _encoder_and_decoder(fields, both, encoder, decoder)
+
+
+def _encoder(fields: Fields, sizes: Configuration, depth: int) -> Iterator[ExpectedTensor]:
+    yield table("shared", fields.size("vocab_size"), sizes.width)
+    yield _shared_again(fields, sizes, "encoder.embed_tokens")
+    yield from _stack(fields, sizes, "encoder", depth)
+
+
+def _encoder_and_decoder(
+    fields: Fields, sizes: Configuration, encoder: int, decoder: int
+) -> Iterator[ExpectedTensor]:
+    yield from _encoder(fields, sizes, encoder)
+    yield _shared_again(fields, sizes, "decoder.embed_tokens")
+    yield from _stack(fields, sizes, "decoder", decoder)
+    shape = (fields.size("vocab_size"), sizes.width)
+    tied = is_tied(fields, default=True)
+    yield ExpectedTensor("lm_head.weight", shape, Part.HEAD, is_tied=tied)
+
+
+def _shared_again(fields: Fields, sizes: Configuration, name: str) -> ExpectedTensor:
+    shape = (fields.size("vocab_size"), sizes.width)
+    return ExpectedTensor(f"{name}.weight", shape, Part.EMBEDDING, is_tied=True)
+
+
+def _stack(fields: Fields, sizes: Configuration, name: str, depth: int) -> Iterator[ExpectedTensor]:
+    kinds = ("SelfAttention", "EncDecAttention") if name == "decoder" else ("SelfAttention",)
+    buckets = fields.size("relative_attention_num_buckets", default=32)
+    is_gated = fields.choice("feed_forward_proj", _ACTIVATIONS).startswith("gated")
+    ups = ("wi_0", "wi_1") if is_gated else ("wi",)
+    for number in range(depth):
+        block = f"{name}.block.{number}.layer"
+        for layer, kind in enumerate(kinds):
+            yield from _attention(sizes, f"{block}.{layer}", kind)
+            if number == layer == 0:
+                positions = f"{block}.0.SelfAttention.relative_attention_bias.weight"
+                yield ExpectedTensor(positions, (buckets, sizes.heads), Part.ATTENTION)
+        last = f"{block}.{len(kinds)}"
+        maps = tuple(f"{last}.DenseReluDense.{one}" for one in (*ups, "wo"))
+        yield from feed_forward(sizes.width, sizes.feed_forward, maps)
+        yield from norm(f"{last}.layer_norm", sizes.width, bias=False)
+    yield from norm(f"{name}.final_layer_norm", sizes.width, bias=False)
+
+
+def _attention(sizes: Configuration, name: str, kind: str) -> Iterator[ExpectedTensor]:
+    one = f"{name}.{kind}"
+    names = (f"{one}.q", f"{one}.k", f"{one}.v", f"{one}.o")
+    yield from separate_attention(sizes, names, bias=False, output_bias=False)
+    yield from norm(f"{name}.layer_norm", sizes.width, bias=False)
+
+
+T5_FAMILIES = (
+    Family(
+        "t5",
+        _t5,
+        "both stacks, relative positions and the output matrix, counted once if tied",
+        model_types=("mt5",),
+        aliases={
+            "hidden_size": "d_model",
+            "num_hidden_layers": "num_layers",
+            "num_attention_heads": "num_heads",
+            "intermediate_size": "d_ff",
+            "head_dim": "d_kv",
+        },
+        required=(*SIZES, "head_dim"),
+        telling_keys=("d_model", "d_kv", "d_ff", "num_layers", "num_heads"),
     ),
 )

@@ -1,15 +1,34 @@
-"""Mixtures of experts: several feed-forward parts per block, a router, and experts for all."""
+"""Families with experts, with fused projections, and with latent attention."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.blocks import feed_forward
-from rankscope.auditing.families.decoder import Frame, decoder
-from rankscope.auditing.families.family import SIZES, Family, Tensors, read_sizes
-from rankscope.auditing.families.fields import Fields
-from rankscope.auditing.families.llama import GatedBlock, gated, is_tied, qwen3_block
-from rankscope.auditing.families.tensor_list import ExpectedTensor, Part, linear
+from rankscope.auditing.families.llama import (
+    Frame,
+    GatedBlock,
+    decoder,
+    gated,
+    is_tied,
+    qwen3_block,
+)
+from rankscope.auditing.families.tensor_list import (
+    SIZES,
+    ExpectedTensor,
+    Family,
+    Fields,
+    Part,
+    Tensors,
+    feed_forward,
+    fused_attention,
+    linear,
+    norm,
+    output_map,
+    read_sizes,
+)
+from rankscope.errors import ConfigurationError
+
+# --- Mixtures of experts: several feed-forward parts per block, a router, and experts for all -----
 
 
 def numbered_experts(
@@ -154,4 +173,191 @@ EXPERT_FAMILIES = (
         required=(*SIZES, "num_experts", "moe_intermediate_size"),
     ),
     Family("deepseek", _deepseek, _COUNTED, required=DEEPSEEK_SIZES),
+)
+
+
+# --- Gated decoders that keep queries, keys and values, or gate and map up, in one matrix ---------
+
+
+def _gate_and_up(
+    sizes: Configuration, fused: str, down: str, *, bias: bool
+) -> Iterator[ExpectedTensor]:
+    width, inner = sizes.width, sizes.feed_forward
+    yield from linear(fused, (2 * inner, width), Part.FEED_FORWARD, bias=bias)
+    yield from linear(down, (width, inner), Part.FEED_FORWARD, bias=bias)
+
+
+def _baichuan(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes = read_sizes(fields)
+
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        names = f"{name}.self_attn.W_pack", f"{name}.self_attn.o_proj"
+        yield from fused_attention(sizes, names, bias=False, output_bias=False)
+        yield from gated(sizes, f"{name}.mlp", sizes.feed_forward)
+
+    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+
+
+def _phi3(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes = read_sizes(fields)
+
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        names = f"{name}.self_attn.qkv_proj", f"{name}.self_attn.o_proj"
+        yield from fused_attention(sizes, names, bias=False, output_bias=False)
+        yield from _gate_and_up(
+            sizes, f"{name}.mlp.gate_up_proj", f"{name}.mlp.down_proj", bias=False
+        )
+
+    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+
+
+def _internlm2(fields: Fields) -> tuple[Configuration, Tensors]:
+    sizes, bias = read_sizes(fields), fields.flag("bias", default=True)
+
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        names = f"{name}.attention.wqkv", f"{name}.attention.wo"
+        yield from fused_attention(sizes, names, bias=bias, output_bias=bias)
+        maps = tuple(f"{name}.feed_forward.{one}" for one in ("w1", "w3", "w2"))
+        yield from feed_forward(sizes.width, sizes.feed_forward, maps)
+
+    frame = Frame(
+        is_tied(fields),
+        norms=("attention_norm", "ffn_norm"),
+        embedding="model.tok_embeddings",
+        head="output",
+    )
+    return sizes, decoder(sizes, frame, block)
+
+
+def _qwen(fields: Fields) -> tuple[Configuration, Tensors]:
+    # The document names the size of both maps up together.
+    sizes = read_sizes(fields)
+    sizes = replace(sizes, feed_forward=sizes.feed_forward // 2)
+    bias = not fields.flag("no_bias", default=True)
+
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        names = f"{name}.attn.c_attn", f"{name}.attn.c_proj"
+        yield from fused_attention(sizes, names, bias=True, output_bias=bias)
+        maps = tuple(f"{name}.mlp.{one}" for one in ("w1", "w2", "c_proj"))
+        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=bias)
+
+    frame = Frame(
+        is_tied(fields),
+        norms=("ln_1", "ln_2"),
+        embedding="transformer.wte",
+        blocks="transformer.h",
+        final_norm="transformer.ln_f",
+    )
+    return sizes, decoder(sizes, frame, block)
+
+
+def _chatglm(fields: Fields) -> tuple[Configuration, Tensors]:
+    if not fields.flag("post_layer_norm", default=True):
+        raise ConfigurationError(
+            f"{fields.who}: a chatglm with post_layer_norm=false is not read: "
+            "wanted true, as in all that were published."
+        )
+    sizes = read_sizes(fields)
+    if fields.flag("multi_query_attention", default=False):
+        sizes = replace(sizes, key_value_heads=fields.size("multi_query_group_num"))
+    frame = Frame(
+        is_tied(fields),
+        has_norm_bias=not fields.flag("rmsnorm", default=True),
+        embedding="transformer.embedding.word_embeddings",
+        blocks="transformer.encoder.layers",
+        final_norm="transformer.encoder.final_layernorm",
+        head="transformer.output_layer",
+    )
+    return sizes, decoder(sizes, frame, _chatglm_block(fields, sizes))
+
+
+def _chatglm_block(
+    fields: Fields, sizes: Configuration
+) -> Callable[[str, int], Iterator[ExpectedTensor]]:
+    bias = fields.flag("add_bias_linear", default=False)
+    query_bias = bias or fields.flag("add_qkv_bias", default=False)
+
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        names = f"{name}.self_attention.query_key_value", f"{name}.self_attention.dense"
+        yield from fused_attention(sizes, names, bias=query_bias, output_bias=bias)
+        yield from _gate_and_up(
+            sizes, f"{name}.mlp.dense_h_to_4h", f"{name}.mlp.dense_4h_to_h", bias=bias
+        )
+
+    return block
+
+
+FUSED_FAMILIES = (
+    Family("baichuan", _baichuan),
+    Family("phi3", _phi3),
+    Family("internlm2", _internlm2),
+    Family("qwen", _qwen, aliases={"head_dim": "kv_channels"}),
+    Family(
+        "chatglm",
+        _chatglm,
+        aliases={
+            "num_hidden_layers": "num_layers",
+            "intermediate_size": "ffn_hidden_size",
+            "vocab_size": "padded_vocab_size",
+            "head_dim": "kv_channels",
+        },
+        telling_keys=("padded_vocab_size", "ffn_hidden_size", "kv_channels"),
+    ),
+)
+
+
+# --- DeepSeek-V2: keys and values of all heads are read from one small latent vector --------------
+
+
+def _latent_attention(fields: Fields, sizes: Configuration, name: str) -> Iterator[ExpectedTensor]:
+    """Queries (from a latent vector of their own, if `q_lora_rank` is given), keys and values."""
+    width, heads, bias = sizes.width, sizes.heads, fields.flag("attention_bias", default=False)
+    plain, turned = fields.size("qk_nope_head_dim"), fields.size("qk_rope_head_dim")
+    latent, queries = fields.size("kv_lora_rank"), heads * (plain + turned)
+    if fields.has("q_lora_rank"):
+        rank = fields.size("q_lora_rank")
+        yield from linear(f"{name}.q_a_proj", (rank, width), Part.ATTENTION, bias=bias)
+        yield from norm(f"{name}.q_a_layernorm", rank, bias=False)
+        yield from linear(f"{name}.q_b_proj", (queries, rank), Part.ATTENTION, head_axis=0)
+    else:
+        yield from linear(f"{name}.q_proj", (queries, width), Part.ATTENTION, head_axis=0)
+    shared = (latent + turned, width)
+    yield from linear(f"{name}.kv_a_proj_with_mqa", shared, Part.ATTENTION, bias=bias)
+    yield from norm(f"{name}.kv_a_layernorm", latent, bias=False)
+    rows = heads * (plain + sizes.head_size)
+    yield from linear(f"{name}.kv_b_proj", (rows, latent), Part.ATTENTION, head_axis=0)
+    yield from output_map(sizes, f"{name}.o_proj", bias=bias)
+
+
+def _deepseek_v2(fields: Fields) -> tuple[Configuration, Tensors]:
+    """A head's size is `v_head_dim`: what it writes back, as heads x head size stands for.
+
+    Its queries and keys are longer (`qk_nope_head_dim` + `qk_rope_head_dim`), and there is a key
+    and a value for every head, whatever `num_key_value_heads` says.
+    """
+    sizes = deepseek_sizes(fields, read_sizes(fields))
+    sizes = replace(sizes, key_value_heads=sizes.heads)
+    maps = deepseek_feed_forward(fields, sizes)
+
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        yield from _latent_attention(fields, sizes, f"{name}.self_attn")
+        yield from maps(name, number)
+
+    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+
+
+LATENT_FAMILIES = (
+    Family(
+        "deepseek_v2",
+        _deepseek_v2,
+        "all experts, routers and the output matrix; the head size is that of the values",
+        aliases={"head_dim": "v_head_dim"},
+        required=(
+            *DEEPSEEK_SIZES,
+            "head_dim",
+            "kv_lora_rank",
+            "qk_nope_head_dim",
+            "qk_rope_head_dim",
+        ),
+    ),
 )

@@ -6,8 +6,7 @@ a barrier: everything inside it is finished before the values are touched.
 """
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
-from rankscope.diagrams.parts import Index, IndexKind, Node, Region, Role
+from rankscope.diagrams.parts import Function, Index, IndexKind, Node, Region, Role
 from rankscope.errors import FamilyError
 
 SCORES = ("Xq", "WQ", "WK", "Xk")

@@ -13,17 +13,22 @@ from rankscope.diagrams.families.attention import (
     single_head,
     tunable_attention,
 )
-from rankscope.diagrams.families.chains import tensor_ring, tensor_train, tensor_train_matrix
-from rankscope.diagrams.families.convolution import ConvolutionSizes, tucker2_convolution
-from rankscope.diagrams.families.decompositions import cp, hierarchical_tucker, tucker
-from rankscope.diagrams.families.perceptron import multilayer_perceptron
-from rankscope.diagrams.families.products import (
+from rankscope.diagrams.families.settings import Family, Setting, Value
+from rankscope.diagrams.families.tensors import (
+    ConvolutionSizes,
+    cp,
+    hierarchical_tucker,
     matrix_product,
+    multilayer_perceptron,
     outer_product,
     pure_tensor,
     sum_of_pure_tensors,
+    tensor_ring,
+    tensor_train,
+    tensor_train_matrix,
+    tucker,
+    tucker2_convolution,
 )
-from rankscope.diagrams.families.settings import Family, Setting, Value
 from rankscope.diagrams.network import Sum, diagrams_of
 from rankscope.errors import FamilyError
 

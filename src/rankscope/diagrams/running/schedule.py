@@ -12,9 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rankscope.diagrams.contraction import plan_contraction
+from rankscope.diagrams.contraction import Contraction, RegionPlan, plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.functions import Function
 from rankscope.diagrams.network import Argument as NetworkArgument
 from rankscope.diagrams.network import (
     Box,
@@ -27,10 +26,9 @@ from rankscope.diagrams.network import (
     flattened,
 )
 from rankscope.diagrams.network import Constant as NetworkConstant
-from rankscope.diagrams.parts import Convolution, Node, Role
-from rankscope.diagrams.plan import Contraction, RegionPlan
+from rankscope.diagrams.parts import Convolution, Function, Node, Role
 from rankscope.diagrams.running.arrays import Array, arrays_of, reader_of
-from rankscope.diagrams.search.methods import AUTOMATIC, Method
+from rankscope.diagrams.search import AUTOMATIC, Method
 from rankscope.diagrams.sizes import region_scale, resolved_sizes
 from rankscope.errors import DiagramError
 

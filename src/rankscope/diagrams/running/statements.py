@@ -9,13 +9,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
 
-from rankscope.diagrams.letters import letters
 from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import Convolution
 from rankscope.diagrams.running import schedule
 from rankscope.diagrams.running.schedule import Argument, Indices, Shape, Source
+from rankscope.diagrams.sizes import letters
 from rankscope.errors import DiagramError, SizeError
 
 MAX_LETTERS = 52

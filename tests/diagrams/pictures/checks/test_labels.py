@@ -1,9 +1,8 @@
 from dataclasses import replace
 
-from rankscope.diagrams.pictures.checks.labels import check_labels
-from rankscope.diagrams.pictures.checks.picture import Picture
-from rankscope.diagrams.pictures.mathtext import place_label
-from rankscope.diagrams.pictures.scene import Label, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.checks import Picture, check_labels
+from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.typesetting import place_label
 
 
 def free(text: str, x: float, y: float) -> Label:

@@ -1,7 +1,6 @@
-from rankscope.diagrams.pictures.checks.picture import Picture
-from rankscope.diagrams.pictures.checks.shapes import check_shapes, check_view
-from rankscope.diagrams.pictures.mathtext import place_label
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.checks import Picture, check_shapes, check_view
+from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.typesetting import place_label
 
 
 def circle(name: str, x: float, y: float) -> Shape:

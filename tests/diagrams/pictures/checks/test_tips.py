@@ -3,9 +3,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.pictures.checks.picture import Picture
-from rankscope.diagrams.pictures.checks.tips import check_tips, sideways_tips
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.checks import Picture, check_tips, sideways_tips
+from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
 
 
 def picture(*tips: tuple[float, float]) -> Scene:

@@ -1,8 +1,7 @@
 from dataclasses import replace
 
-from rankscope.diagrams.pictures.checks.picture import Picture
-from rankscope.diagrams.pictures.checks.wires import check_wires
-from rankscope.diagrams.pictures.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing.checks import Picture, check_wires
+from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
 
 
 def circle(name: str, x: float, y: float) -> Shape:

@@ -1,1 +1,0 @@
-"""Softmax-free attention: by its definition, and fast on additive moments."""

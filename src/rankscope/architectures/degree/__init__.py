@@ -1,1 +1,0 @@
-"""Networks of chosen degree: products of linear maps, chains of attention, mixers."""

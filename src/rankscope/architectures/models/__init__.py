@@ -1,1 +1,0 @@
-"""Networks as people use them, with the names of their public weights; `catalogue` lists them."""

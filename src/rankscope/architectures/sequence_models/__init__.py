@@ -1,1 +1,0 @@
-"""Transformers of any form of attention: language, translation, pixels."""

@@ -1,0 +1,1 @@
+"""An audit as one page that needs no network."""

@@ -1,0 +1,609 @@
+"""Repair a compressed model: stage by stage to the outputs of the original, then end to end."""
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
+
+from rankscope.compression.training.loop import Evaluate, Loss, fit
+from rankscope.compression.training.recipe import History, Recipe, working_seconds
+from rankscope.errors import CompressionError
+from rankscope.modes import inference
+from rankscope.networks.batches import Batch, TensorData
+from rankscope.progress import Progress, Report, ignore
+from rankscope.resumable import ResumableFolder
+
+# --- Train a compressed model end to end: on labels, or to imitate the uncompressed model ---------
+
+
+class Objective(ABC):
+    """What a model is fine-tuned for. Subclasses are frozen dataclasses."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """One number for a model's outputs on a batch."""
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the data must have targets."""
+        return False
+
+    @property
+    def reference(self) -> nn.Module | None:
+        """The model that is imitated, if one is."""
+        return None
+
+
+@dataclass(frozen=True)
+class Labels(Objective):
+    """Cross entropy with the data's targets; outputs (batch, classes, ...) are logits."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        assert batch.targets is not None
+        return cross_entropy(outputs, batch.targets)
+
+    @property
+    def needs_labels(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Distillation(Objective):
+    r"""Kullback-Leibler divergence from the reference's predictions at a temperature.
+
+    .. math:: (1 - s)\, \tau^2\, \mathrm{KL}(p^{\tau}_{\text{reference}} \,\|\, p^{\tau})
+              + s\, \text{cross entropy with the labels}
+
+    Args:
+        teacher: the reference, whose outputs (batch, classes, ...) are logits.
+        temperature: τ, which both models' logits are divided by.
+        labels: s, the share of the labels, in 0..1; with 0 the data need none.
+
+    Reference:
+        Hinton, Vinyals & Dean (2015), Sec. 2, arXiv:1503.02531.
+    """
+
+    teacher: nn.Module
+    temperature: float = 3.0
+    labels: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.temperature > 0 and 0 <= self.labels <= 1):
+            raise CompressionError(
+                "Distillation: temperature must be above 0 and labels in 0..1, got "
+                f"{self.temperature} and {self.labels}."
+            )
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            wanted = log_softmax(self.teacher(batch.inputs) / self.temperature, dim=1)
+        found = log_softmax(outputs / self.temperature, dim=1)
+        predictions = outputs.numel() // outputs.shape[1]
+        divergence = kl_div(found, wanted, reduction="sum", log_target=True) / predictions
+        loss = (1 - self.labels) * self.temperature**2 * divergence
+        if self.labels:
+            loss = loss + self.labels * Labels().loss(outputs, batch)
+        return loss
+
+    @property
+    def needs_labels(self) -> bool:
+        return self.labels > 0
+
+    @property
+    def reference(self) -> nn.Module:
+        return self.teacher
+
+
+@dataclass(frozen=True, eq=False)
+class Imitation(Objective):
+    """Mean squared difference to the reference's outputs: for those that are no logits."""
+
+    teacher: nn.Module
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            wanted = self.teacher(batch.inputs)
+        return mse_loss(outputs, wanted)
+
+    @property
+    def reference(self) -> nn.Module:
+        return self.teacher
+
+
+def fine_tune(  # noqa: PLR0913 - the parts of a run, all by name
+    model: nn.Module,
+    objective: Objective,
+    data: TensorData,
+    recipe: Recipe,
+    *,
+    folder: Path | None = None,
+    evaluate: Evaluate | None = None,
+    progress: Report | None = None,
+) -> History:
+    """Train all parameters of a model in place; a reference stays in inference mode, untouched.
+
+    Args:
+        model: its weights must not be quantized.
+        objective: `Labels()`, `Distillation(reference)` or `Imitation(reference)`.
+        data: with targets, if the objective needs them.
+        recipe: how.
+        folder: where the run keeps its checkpoint; the same call again goes on from there.
+        evaluate: called after every epoch; what it gives is recorded.
+        progress: told of every step.
+
+    Raises:
+        CompressionError: if targets are wanted that the data do not have.
+        TrainingError, CheckpointError: as `fit` raises them.
+    """
+    if objective.needs_labels and data.targets is None:
+        raise CompressionError(
+            f"{type(objective).__name__} needs targets, but the {len(data):,} samples have none; "
+            "use Distillation(reference) or Imitation(reference)."
+        )
+
+    def loss(trained: nn.Module, batch: Batch) -> Tensor:
+        return objective.loss(trained(batch.inputs), batch)
+
+    with inference(objective.reference or nn.Identity()):
+        return fit(model, loss, data, recipe, folder=folder, evaluate=evaluate, progress=progress)
+
+
+# --- A model as a row of stages: which modules end them, and what trains in each ------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage of a model.
+
+    Args:
+        name: of the module whose output is the stage's.
+        parameters: of everything that runs in it, by name; none belongs to two stages.
+    """
+
+    name: str
+    parameters: dict[str, nn.Parameter]
+
+    @property
+    def outside(self) -> list[str]:
+        """What trains in the stage, but not in the module that it is named after."""
+        return [
+            name
+            for name, value in self.parameters.items()
+            if value.requires_grad and not name.startswith(f"{self.name}.")
+        ]
+
+
+class _Reached(Exception):
+    """No error, only a way out of a forward pass."""
+
+    def __init__(self, output: object) -> None:
+        super().__init__()
+        self.output = output
+
+
+def stages_of(model: nn.Module) -> tuple[str, ...]:
+    """The names of the stages that a model seems to be built of.
+
+    These are modules of one class, in one parent, whose names differ only in a number at the end
+    (`layer1`, `layer2`, ... or `blocks.0`, `blocks.1`, ...); of several such rows the one with the
+    most parameters, and the outermost of equal ones.
+
+    Example:
+        >>> stages_of(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)))
+        ('0', '2')
+
+    Raises:
+        CompressionError: if there is no such row; its stages have to be named then.
+    """
+    rows: dict[tuple[str, type], list[tuple[str, nn.Module]]] = defaultdict(list)
+    for name, module in model.named_modules():
+        stem = re.sub(r"\d+$", "", name)
+        if stem != name and any(True for _ in module.parameters()):
+            rows[stem, type(module)].append((name, module))
+    candidates = [row for row in rows.values() if len(row) > 1]
+    if not candidates:
+        raise CompressionError(
+            f"{type(model).__name__} has no row of modules of one class that are numbered, such as "
+            "layer1, layer2, ...; name its stages."
+        )
+    # max takes the first of equal ones, and parents come before their children.
+    return tuple(name for name, _ in max(candidates, key=_num_parameters))
+
+
+def _num_parameters(row: Sequence[tuple[str, nn.Module]]) -> int:
+    parameters = {parameter for _, module in row for parameter in module.parameters()}
+    return sum(parameter.numel() for parameter in parameters)
+
+
+def output_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
+    """What the model has computed when the stage ends; nothing after it is run.
+
+    Of a module that returns several things, such as a recurrent layer, it is the first.
+
+    Raises:
+        CompressionError: if the stage is not reached, or does not give a tensor.
+    """
+
+    def leave(module: nn.Module, arguments: object, output: object) -> None:
+        del module, arguments
+        raise _Reached(output)
+
+    handle = _module(model, stage).register_forward_hook(leave)
+    try:
+        model(inputs)
+    except _Reached as reached:
+        return _tensor(stage, reached.output)
+    finally:
+        handle.remove()
+    raise _unreached(model, stage, inputs)
+
+
+def input_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
+    """What the module of a stage is called with; neither it nor anything after it is run.
+
+    Raises:
+        CompressionError: if it is not reached, or is called with anything but one tensor.
+    """
+
+    def leave(module: nn.Module, arguments: tuple[object, ...], options: dict[str, object]) -> None:
+        del module
+        raise _Reached((*arguments, *options.values()))
+
+    handle = _module(model, stage).register_forward_pre_hook(leave, with_kwargs=True)
+    try:
+        model(inputs)
+    except _Reached as reached:
+        given = reached.output
+    else:
+        raise _unreached(model, stage, inputs)
+    finally:
+        handle.remove()
+    assert isinstance(given, tuple), "arguments are a tuple"
+    if len(given) == 1 and isinstance(given[0], Tensor):
+        return given[0]
+    raise CompressionError(
+        f"The stage {stage!r} must be called with one tensor to be run alone, but it is given "
+        f"{len(given)} things; fit it without keeping."
+    )
+
+
+def split_into_stages(model: nn.Module, names: Sequence[str], inputs: Tensor) -> tuple[Stage, ...]:
+    """Which parameters run in which stage, found by one forward pass.
+
+    Raises:
+        CompressionError: if there are no stages, or one of them is unknown, is not run exactly
+            once, runs before the one named before it, or has nothing to train.
+    """
+    if not names:
+        raise CompressionError("Wanted at least 1 stage, got 0; see stages_of for a proposal.")
+    order = _finished(model, inputs)
+    for name in names:
+        _module(model, name)
+        if order.count(name) != 1:
+            raise CompressionError(
+                f"The stage {name!r} must be run once in a forward pass, but it is run "
+                f"{order.count(name)} times; name modules that are."
+            )
+    stages: list[Stage] = []
+    names_of = {parameter: name for name, parameter in model.named_parameters()}
+    start = 0
+    for name in names:
+        stop = order.index(name) + 1
+        if stop <= start:
+            raise CompressionError(
+                f"The stage {name!r} ends before the one named before it; the order in which they "
+                f"end is {', '.join(other for other in order if other in names)}."
+            )
+        # A module that ends here may have begun in an earlier stage: what trained there is gone.
+        found = {
+            names_of.pop(parameter): parameter
+            for module in order[start:stop]
+            for parameter in model.get_submodule(module).parameters()
+            if parameter in names_of
+        }
+        if not any(parameter.requires_grad for parameter in found.values()):
+            raise CompressionError(
+                f"The stage {name!r} has {len(found)} parameters, of which 0 can be trained "
+                "(quantized weights cannot: repair the model first, quantize it then)."
+            )
+        stages.append(Stage(name, found))
+        start = stop
+    return tuple(stages)
+
+
+def _unreached(model: nn.Module, stage: str, inputs: Tensor) -> CompressionError:
+    return CompressionError(
+        f"The stage {stage!r} is not reached when {type(model).__name__} is run on inputs of shape "
+        f"{tuple(inputs.shape)}; name modules that are."
+    )
+
+
+def _finished(model: nn.Module, inputs: Tensor) -> list[str]:
+    """The names of all modules in the order in which they end, as often as they do.
+
+    Hooks, not the trace: a module that computes nothing, such as Identity, ends a stage too, and
+    models that torch cannot export are repaired by stages as well.
+    """
+    order: list[str] = []
+
+    def record(name: str) -> torch.utils.hooks.RemovableHandle:
+        return model.get_submodule(name).register_forward_hook(
+            lambda module, arguments, output: order.append(name)
+        )
+
+    handles = [record(name) for name, _ in model.named_modules() if name]
+    try:
+        with torch.no_grad(), inference(model):
+            model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return order
+
+
+def _module(model: nn.Module, name: str) -> nn.Module:
+    modules: dict[str, nn.Module] = dict(model.named_modules())
+    if not name or name not in modules:
+        shown = ", ".join(other for other, _ in model.named_children())
+        raise CompressionError(
+            f"{type(model).__name__} has no module {name!r}, which was to be a stage; it is built "
+            f"of {shown or 'nothing'}."
+        )
+    return modules[name]
+
+
+def _tensor(stage: str, output: object) -> Tensor:
+    first = output[0] if isinstance(output, tuple | list) and output else output
+    if not isinstance(first, Tensor):
+        raise CompressionError(
+            f"The stage {stage!r} must give a tensor, or several of which the first is one, got a "
+            f"{type(first).__name__}."
+        )
+    return first
+
+
+# --- What a stage is given, and what is wanted of it, computed once and kept in memory ------------
+
+
+_BATCH_SIZE = 128
+
+
+def keep_outputs(
+    networks: tuple[nn.Module, nn.Module],
+    stage: Stage,
+    data: TensorData,
+    count: int,
+    *,
+    seed: int,
+    is_first: bool,
+) -> TensorData:
+    """What the module of a stage is given, with what the reference's gives as targets.
+
+    Args:
+        networks: the reference and the compressed model.
+        stage: of the compressed model.
+        data: augmented as in its first epoch.
+        count: of samples to keep.
+        seed: of their order and augmentation.
+        is_first: nothing comes before the stage: it is given the model's inputs.
+
+    Raises:
+        CompressionError: if `count` is below 1, or the stage cannot be run alone.
+    """
+    reference, compressed = networks
+    if count < 1:
+        raise CompressionError(f"keep_outputs: wanted at least 1 sample to keep, got {count}.")
+    outside = stage.outside
+    if outside and not is_first:
+        raise CompressionError(
+            f"The stage {stage.name!r} also trains {len(outside)} parameters that are not in its "
+            f"module, such as {outside[0]!r}, so that it cannot be run alone; fit it without "
+            "keeping, or name a module for them."
+        )
+    given, wanted = [], []
+    with torch.no_grad(), inference(reference), inference(compressed):
+        for batch in _first(data, count, seed):
+            wanted.append(output_of_stage(reference, stage.name, batch.inputs))
+            inputs = batch.inputs
+            given.append(inputs if is_first else input_of_stage(compressed, stage.name, inputs))
+    return TensorData(_joined(given), _joined(wanted))
+
+
+def _first(data: TensorData, count: int, seed: int) -> Iterator[Batch]:
+    left = min(count, len(data))
+    for batch in data.epoch(0, _BATCH_SIZE, seed=seed):
+        yield Batch(batch.inputs[:left], None)
+        left -= batch.num_samples
+        if left <= 0:
+            return
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """One tensor in the memory order of the parts; they are freed as they are copied."""
+    first = parts[0]
+    count = sum(map(len, parts))
+    channels_last = first.ndim == 4 and first.is_contiguous(memory_format=torch.channels_last)
+    whole = torch.empty(
+        (count, *first.shape[1:]),
+        dtype=first.dtype,
+        memory_format=torch.channels_last if channels_last else torch.contiguous_format,
+    )
+    start = 0
+    while parts:
+        part = parts.pop(0)
+        whole[start : start + len(part)] = part
+        start += len(part)
+    return whole
+
+
+# --- Repair a compressed model stage by stage, so that each gives what the uncompressed one gives
+
+
+_MANIFEST = "stages.json"
+
+
+@dataclass(frozen=True)
+class StageFit:
+    """One stage that was fitted, how its loss went, and the seconds that keeping outputs took."""
+
+    stage: str
+    history: History
+    keeping_seconds: float = 0.0
+
+
+def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
+    reference: nn.Module,
+    compressed: nn.Module,
+    data: TensorData,
+    *,
+    stages: Sequence[str],
+    recipe: Recipe,
+    folder: Path | None = None,
+    progress: Report | None = None,
+    keep: int | None = None,
+) -> tuple[StageFit, ...]:
+    """Fit each stage of a compressed model, in place, to that of the uncompressed one.
+
+    Only the parameters of the current stage train (of the first also those of what comes before
+    it; those of what comes after the last not at all). Both models stay in inference mode: batch
+    normalizations keep their statistics, and nothing is dropped out, since the reference is not
+    random either. Each stage gets the whole recipe and a fresh optimizer.
+
+    Args:
+        reference: left as it is.
+        compressed: with the same stages; changed in place.
+        data: its targets are not used.
+        stages: names of modules, in the order in which they end, see `stages_of`.
+        recipe: of each stage.
+        folder: where each stage keeps its checkpoint; the same call again goes on from there.
+        progress: told of every step.
+        keep: for the first stage, and those that train nothing outside of their module, so many
+            samples are run once through what does not change, and kept in memory (see
+            `keep_outputs`); the recipe's seconds are also spent on that. None: nothing is kept.
+
+    Raises:
+        CompressionError: if a stage cannot be one, or its outputs differ in shape.
+        CheckpointError: if the folder is of another run, or in use.
+        TrainingError: as `fit` raises it.
+    """
+    start = data.head(2).batches(2)[0].inputs
+    found = split_into_stages(compressed, stages, start)
+    _check_outputs(reference, compressed, stages, start)
+    finished = []
+    with ExitStack() as stack:
+        if folder is not None:
+            stack.enter_context(_claimed(folder, reference, stages))
+        for number, stage in enumerate(found, start=1):
+            began = working_seconds()
+            job = _Job(_difference(reference, stage.name), data, recipe)
+            is_first = number == 1
+            if keep is not None and (is_first or not stage.outside):
+                networks = (reference, compressed)
+                kept = keep_outputs(
+                    networks, stage, data, keep, seed=recipe.seed, is_first=is_first
+                )
+                rest = _less(recipe, working_seconds() - began)
+                job = _Job(_kept_difference(stage.name, is_first=is_first), kept, rest)
+            keeping = working_seconds() - began
+            with inference(reference):
+                history = fit(
+                    compressed,
+                    job.loss,
+                    job.data,
+                    job.recipe,
+                    parameters=[part for part in stage.parameters.values() if part.requires_grad],
+                    folder=None if folder is None else folder / f"stage {number}",
+                    progress=_named(progress or ignore, stage.name),
+                    batch_norm_frozen=True,
+                )
+            finished.append(StageFit(stage.name, history, keeping))
+    return tuple(finished)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    loss: Loss
+    data: TensorData
+    recipe: Recipe
+
+
+def _less(recipe: Recipe, seconds: float) -> Recipe:
+    """The recipe, with what is left of its seconds."""
+    if recipe.max_seconds is None:
+        return recipe
+    left = recipe.max_seconds - seconds
+    if left <= 0:
+        raise CompressionError(
+            f"Of the stage's {recipe.max_seconds:.0f} seconds, {seconds:.0f} were spent on keeping "
+            "outputs; keep fewer samples, or give it more time."
+        )
+    return replace(recipe, max_seconds=left)
+
+
+def _kept_difference(stage: str, *, is_first: bool) -> Loss:
+    """Of the first stage, or one whose module is run alone, on what was kept."""
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        if model.training:
+            model.eval()
+        inputs = batch.inputs
+        found = (
+            output_of_stage(model, stage, inputs)
+            if is_first
+            else model.get_submodule(stage)(inputs)
+        )
+        assert batch.targets is not None, "outputs of the reference were kept"
+        return mse_loss(found[0] if isinstance(found, tuple | list) else found, batch.targets)
+
+    return loss
+
+
+def _difference(reference: nn.Module, stage: str) -> Loss:
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        if model.training:
+            model.eval()  # the loop trains in training mode, in which dropout would act
+        with torch.no_grad():
+            wanted = output_of_stage(reference, stage, batch.inputs)
+        # What comes before the stage is not trained, so that no gradients are kept for it.
+        return mse_loss(output_of_stage(model, stage, batch.inputs), wanted)
+
+    return loss
+
+
+def _check_outputs(
+    reference: nn.Module, compressed: nn.Module, stages: Sequence[str], inputs: Tensor
+) -> None:
+    for stage in stages:
+        with torch.no_grad(), inference(reference), inference(compressed):
+            wanted = output_of_stage(reference, stage, inputs).shape
+            got = output_of_stage(compressed, stage, inputs).shape
+        if wanted != got:
+            raise CompressionError(
+                f"The stage {stage!r} gives {tuple(wanted)} in the reference, but {tuple(got)} in "
+                "the compressed model; compress the same model."
+            )
+
+
+def _claimed(folder: Path, reference: nn.Module, stages: Sequence[str]) -> ResumableFolder:
+    """The folder, which is for this reference and these stages; of another run it is refused."""
+    digest = hashlib.sha256()
+    for name, value in reference.state_dict().items():
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    identity = {"reference": digest.hexdigest(), "stages": list(stages)}
+    return ResumableFolder(folder, identity, what="repair", manifest=_MANIFEST, is_shared=True)
+
+
+def _named(progress: Report, stage: str) -> Report:
+    def report(step: Progress) -> None:
+        progress(Progress(f"{stage}, {step.what}", step.done, step.total))
+
+    return report

@@ -1,0 +1,1 @@
+"""The training loop: recipes, checkpoints, several processes."""

@@ -1,1 +1,0 @@
-"""From a diagram to a picture, and from a picture to files."""

@@ -1,1 +1,0 @@
-"""Contractions told step by step: storyboards, animations, pages to click through."""

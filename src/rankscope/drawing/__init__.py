@@ -1,0 +1,1 @@
+"""Pictures of diagrams: layout, SVG, PDF, PNG, TikZ, animations. Nothing here needs torch."""

@@ -1,1 +1,0 @@
-"""The topics of `rankscope explain`; `rankscope.experiments.catalogue` lists them all."""

@@ -1,0 +1,1 @@
+"""Formats: how a weight is written as cores, each a diagram."""

@@ -1,0 +1,31 @@
+"""Every format by its name, as the command line says it."""
+
+from rankscope.factorize.formats.format import Format
+from rankscope.factorize.formats.plain import (
+    CPFormat,
+    SVDFormat,
+    TensorRingFormat,
+    TensorTrainFormat,
+    TuckerFormat,
+)
+from rankscope.factorize.formats.reshaped import (
+    ReshapedCPFormat,
+    ReshapedTensorRingFormat,
+    ReshapedTensorTrainFormat,
+    ReshapedTuckerFormat,
+)
+
+FORMATS: dict[str, Format] = {
+    format.name: format
+    for format in (
+        SVDFormat(),
+        CPFormat(),
+        TuckerFormat(),
+        TensorTrainFormat(),
+        TensorRingFormat(),
+        ReshapedCPFormat(),
+        ReshapedTuckerFormat(),
+        ReshapedTensorTrainFormat(),
+        ReshapedTensorRingFormat(),
+    )
+}

@@ -1,0 +1,1 @@
+"""Explicit networks that prove theorems on expressivity, and blocks of networks by hand."""

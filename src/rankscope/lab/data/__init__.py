@@ -1,0 +1,1 @@
+"""Texts, translations, losses and scores of the experiments."""

@@ -1,0 +1,117 @@
+"""`attention-forms`: multi-head, tunable core and CP attention at one protocol, on three tasks.
+
+Seed 004 compares "lossless multi-head" (CP form) with multi-head attention on PTB, WMT16 and
+CIFAR-10; the percentages of parameters there count the weights of attention only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
+from rankscope.lab.experiments.figures import DotFigure
+from rankscope.lab.experiments.sequence_models import (
+    CharacterTask,
+    PixelTask,
+    SequenceEntry,
+    SequenceTask,
+    Steps,
+    TranslationTask,
+)
+from rankscope.networks.sequence import (
+    AttentionForm,
+    CPForm,
+    MultiHead,
+    PixelInput,
+    SoftmaxFree,
+    TransformerShape,
+    TunableCore,
+)
+
+HEADS, HEAD_SIZE = 4, 8
+WIDTH, DEPTH = 32, 2
+FORMS: Mapping[str, AttentionForm] = {
+    "multi-head": MultiHead(HEADS, HEAD_SIZE),
+    # Blocks of 2 MB: two times as fast as with the smallest ones.
+    "tunable": TunableCore(HEADS, HEAD_SIZE, max_entries=2**19),
+    "cp-r-dh": CPForm(HEADS * HEAD_SIZE),
+    "cp-r-h": CPForm(HEADS),
+    "softmax-free": SoftmaxFree(HEADS, HEAD_SIZE),
+}
+# Published by Huang (2021): perplexity on PTB, BLEU on WMT16, bits per dimension on CIFAR-10. It
+# has no row for the tunable core, which came with Liu, Su & Huang (2022).
+PUBLISHED: Mapping[str, Mapping[str, float]] = {
+    "language": {"multi-head": 52.7, "cp-r-dh": 51.9, "cp-r-h": 55.4},
+    "translation": {"multi-head": 27.1, "cp-r-dh": 28.4, "cp-r-h": 26.3},
+    "pixels": {"multi-head": 3.47, "cp-r-dh": 3.09, "cp-r-h": 3.71},
+}
+
+
+@dataclass(frozen=True)
+class FormEntry(SequenceEntry):
+    """A sequence model whose row has the source's number beside it.
+
+    Args:
+        published: of the source, on its own data and at its own size.
+    """
+
+    published: float | None = None
+
+    def run(self, context: RunContext) -> Row:
+        """Run as any sequence model; add the size of an attention and the published score."""
+        row = super().run(context)
+        return {"weights of an attention": self._weights(), **row, "source": self.published}
+
+    def _weights(self) -> int:
+        """Parameters of the matrices of one attention, its core among them."""
+        layer = self.shape.attention.build(self.shape.width)
+        return sum(weight.numel() for weight in layer.parameters() if weight.dim() == 2)
+
+
+def entries(
+    kind: str, task: SequenceTask, num_positions: int, steps: Steps, names: tuple[str, ...]
+) -> tuple[FormEntry, ...]:
+    """The forms of attention on one task."""
+    return tuple(
+        FormEntry(
+            f"{kind}-{name}",
+            task,
+            TransformerShape(DEPTH, WIDTH, FORMS[name], num_positions),
+            steps,
+            published=PUBLISHED[kind].get(name),
+        )
+        for name in names
+    )
+
+
+_ALL = tuple(FORMS)
+_PIXELS = PixelTask(pixels=PixelInput.TABLES)
+_QUICK_PIXELS = PixelTask("digits", PixelInput.TABLES, num_tested=100)
+
+ATTENTION_FORMS = Experiment(
+    name="attention-forms",
+    title="Forms of attention: test loss (nats), BLEU (percent), bits per intensity",
+    entries=(
+        *entries("language", CharacterTask(), 64, Steps(450), _ALL),
+        *entries("translation", TranslationTask(), 64, Steps(800, 64), _ALL[:4]),
+        *entries("pixels", _PIXELS, 64, Steps(400), _ALL[:4]),
+    ),
+    needs="tinyshakespeare, multi30k, cifar-10-batches-bin",
+    quick=(
+        *entries("language", CharacterTask("embedded", 16), 16, Steps(30), _ALL),
+        *entries("translation", TranslationTask("reversed", 8, 50), 16, Steps(40), _ALL[:4]),
+        *entries("pixels", _QUICK_PIXELS, 64, Steps(8, 8), _ALL[:4]),
+    ),
+    protocol=(
+        "Transformers of two blocks (translation: two in the encoder, two in the decoder) of width "
+        "32, which differ in the attention only: 4 heads of size 8; a free 32 x 32 core that "
+        "starts as those heads; 32 heads of size 1 (CP, R = DH); 4 heads of size 1 (CP, R = H, an "
+        "eighth of the weights of attention); on language also heads without softmax. Trained as "
+        "in depth-width: characters of Shakespeare (450 batches of 32 windows of 64), Multi30k "
+        "German to English in small letters with words that occur at least 5 times (800 batches of "
+        "64 pairs of at most 16 words, BLEU of the most likely words of 1,000 test sentences), "
+        "CIFAR-10 averaged to 8 x 8 (400 batches of 32, bits for each of 256 intensities). Memory "
+        "is what a training step keeps for its backward pass; time is of one core."
+    ),
+    seeds=3,
+    figure=DotFigure(("test loss", "BLEU", "bits"), has_panels=True),
+)

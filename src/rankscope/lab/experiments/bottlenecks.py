@@ -1,0 +1,301 @@
+"""`embedding-bottleneck` and `head-bottleneck`: width that an embedding or a head cannot use."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figures import LineFigure
+from rankscope.lab.experiments.sequence_models import (
+    CharacterTask,
+    PixelTask,
+    SequenceEntry,
+    SequenceTask,
+    Steps,
+)
+from rankscope.lab.experiments.table import Interval
+from rankscope.networks.sequence import COLOURS, MultiHead, PixelInput, TransformerShape
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.partition import Partition
+
+# One row of a table of exact separation ranks: attention without softmax, of a small shape.
+
+
+@dataclass(frozen=True)
+class ExactRankEntry(Entry):
+    """The separation rank of softmax-free attention for almost all weights, between two halves.
+
+    Args:
+        depth: number of layers.
+        width: of a token.
+        heads: of each layer.
+        head_size: of each head; need not be the width over the heads.
+        embedding_rank: None for that of the width.
+        num_tokens: half of them on each side.
+    """
+
+    depth: int
+    width: int
+    heads: int = 1
+    head_size: int | None = None
+    embedding_rank: int | None = None
+    num_tokens: int = 4
+
+    @property
+    def name(self) -> str:
+        """The sizes."""
+        text = f"exact-L{self.depth}-d{self.width}-H{self.heads}"
+        text += "" if self.head_size is None else f"-a{self.head_size}"
+        return text if self.embedding_rank is None else f"{text}-r{self.embedding_rank}"
+
+    def run(self, context: RunContext) -> Row:
+        """The measured rank, which is a certified lower bound, and the bound above it."""
+        network = SelfAttention(
+            depth=self.depth,
+            width=self.width,
+            heads=self.heads,
+            head_size=self.head_size,
+            num_tokens=self.num_tokens,
+            embedding_rank=self.embedding_rank,
+        )
+        partition = Partition.interleaved(self.num_tokens)
+        result = measure_rank(network, partition)
+        upper = network.upper_bound(partition)
+        return {
+            "shape": f"{self.depth} x {self.width}",
+            "depth": self.depth,
+            "width": self.width,
+            "attention": "softmax-free",
+            "heads": self.heads,
+            "head size": network.head_size,
+            "channels over width": self.heads * network.head_size / self.width,
+            "embedding rank": self.embedding_rank or self.width,
+            "exact rank": result.lower,
+            "rank at most": None if upper is None else upper.value,
+        }
+
+
+# What width and what depth gain over a base model at each embedding rank.
+
+
+_SCORES = ("test loss", "bits")
+
+
+def gain_rows(rows: Sequence[Row]) -> list[Row]:
+    """For every rank, what the wide and the deep model score less than the base, seed by seed.
+
+    Positive is better. Settings are named KIND-rank-RANK-SHAPE; others are left out.
+    """
+    scores = _scores(rows)
+    results: list[Row] = []
+    for setting in dict.fromkeys(name for name, _ in scores):
+        family, _, shape = setting.rpartition("-")
+        if shape != "base":
+            continue
+        row: Row = {"family": family}
+        for other in ("wide", "deep"):
+            gains = _gains(scores, f"{family}-base", f"{family}-{other}")
+            row[f"{other} gains"] = _text(gains)
+        deeper = _gains(scores, f"{family}-wide", f"{family}-deep")
+        row["deep over wide"] = _text(deeper)
+        results.append(row)
+    return results
+
+
+def _scores(rows: Sequence[Row]) -> dict[tuple[str, int], float]:
+    results = {}
+    for row in rows:
+        for score in _SCORES:
+            value = row.get(score)
+            if isinstance(value, float):
+                results[str(row["setting"]), int(str(row["seed"] or 0))] = value
+    return results
+
+
+def _gains(scores: dict[tuple[str, int], float], base: str, other: str) -> list[float]:
+    return [
+        value - scores[other, seed]
+        for (name, seed), value in scores.items()
+        if name == base and (other, seed) in scores
+    ]
+
+
+def _text(gains: Sequence[float]) -> str | None:
+    if len(gains) < 2:
+        return f"{gains[0]:.4g}" if gains else None
+    return str(Interval.of(gains, seeds=len(gains)))
+
+
+# `embedding-bottleneck`: does width help beyond the rank of the embedding, and does depth?
+#
+# Theorem 7.3 of the chapter: with inputs in a space of r dimensions, separation rank is capped by r
+# whatever the width, and only depth adds to it.
+
+
+RANKS = (2, 4, 8, None)
+# Four times the weights of the first: by width, and by depth.
+SHAPES = {"base": (2, 32), "wide": (2, 64), "deep": (8, 32)}
+HEADS = 2
+
+
+def embedding_entries(
+    task: SequenceTask,
+    shapes: dict[str, tuple[int, int]],
+    rank: int | None,
+    num_positions: int,
+    steps: Steps,
+) -> tuple[SequenceEntry, ...]:
+    """Every shape at one embedding rank."""
+    kind = "pixels" if isinstance(task, PixelTask) else "characters"
+    rank_name = "full" if rank is None else str(rank)
+    return tuple(
+        SequenceEntry(
+            f"{kind}-rank-{rank_name}-{name}",
+            task,
+            TransformerShape(depth, width, MultiHead(HEADS, width // HEADS), num_positions, rank),
+            steps,
+        )
+        for name, (depth, width) in shapes.items()
+    )
+
+
+_EXACT_EMBEDDINGS: tuple[Entry, ...] = tuple(
+    ExactRankEntry(depth, width, embedding_rank=rank)
+    for rank, depth, width in (
+        (1, 2, 2),
+        (1, 2, 4),
+        (1, 3, 2),
+        (2, 2, 2),
+        (2, 2, 4),
+        (2, 2, 6),
+        (2, 3, 2),
+        (3, 2, 3),
+        (3, 2, 6),
+        (4, 2, 4),
+    )
+)
+_PIXELS = ((PixelInput.VECTOR, COLOURS), (PixelInput.TABLES, None))
+
+EMBEDDING_BOTTLENECK = Experiment(
+    name="embedding-bottleneck",
+    title="Width and depth beyond the embedding rank: test loss (nats), bits of pixels, exact rank",
+    entries=(
+        *(
+            entry
+            for rank in RANKS
+            for entry in embedding_entries(CharacterTask(), SHAPES, rank, 64, Steps(450))
+        ),
+        *(
+            entry
+            for pixels, rank in _PIXELS
+            for entry in embedding_entries(PixelTask(pixels=pixels), SHAPES, rank, 64, Steps(350))
+        ),
+        *_EXACT_EMBEDDINGS,
+    ),
+    needs="tinyshakespeare, cifar-10-batches-bin",
+    quick=(
+        *(
+            entry
+            for rank in (2, None)
+            for entry in embedding_entries(
+                CharacterTask("embedded", 32),
+                {"base": (1, 8), "wide": (1, 16), "deep": (4, 8)},
+                rank,
+                32,
+                Steps(50),
+            )
+        ),
+        *embedding_entries(
+            PixelTask("digits"), {"base": (1, 8), "wide": (1, 16)}, COLOURS, 64, Steps(25)
+        ),
+        *_EXACT_EMBEDDINGS[:4],
+    ),
+    protocol=(
+        "Causal softmax transformers of two heads whose tokens and positions are vectors of r "
+        "numbers, times a learned matrix to the width. For each r, three shapes: two blocks of "
+        "width 32; four times the weights by width (two blocks of 64); four times by depth (eight "
+        "blocks of 32). Characters of Shakespeare, trained as in depth-width; and CIFAR-10 "
+        "averaged to 8 x 8, pixel by pixel, where a pixel is its RGB vector (r = 3) or a sum of "
+        "learned vectors of its intensities (full rank), 350 batches of 32 images, bits for each "
+        "intensity of 1,000 test images. Beside it, exact: separation ranks (almost all weights, "
+        "four tokens, interleaved halves) of softmax-free attention of one head."
+    ),
+    seeds=3,
+    figure=LineFigure("embedding rank", "test loss", "shape"),
+    summary=gain_rows,
+)
+
+
+# `head-bottleneck`: attention narrower or wider than the model, at equal parameters.
+#
+# The chapter's mid-architecture bottleneck: channels of attention beyond the width should be
+# wasted.
+
+
+DEPTH, SIZE = 2, 98_304  # the size of width 64 with 64 channels
+WITH_SIZE_8 = ((2, 8), (4, 8), (8, 8), (16, 8), (32, 8))  # heads, head size
+WITH_64_CHANNELS = ((64, 1), (16, 4), (2, 32), (1, 64))
+STEPS = Steps(450)
+
+
+def shape_of(heads: int, head_size: int, size: int, num_positions: int) -> TransformerShape:
+    """Two blocks whose matrices have about so many weights: the width gives what attention takes.
+
+    Example:
+        >>> shape_of(8, 8, 98_304, 64).width, shape_of(32, 8, 98_304, 64).width
+        (64, 37)
+    """
+    channels = heads * head_size
+    # The root of 8 d² + 4 d R = N / L.
+    width = (-4 * channels + math.sqrt(16 * channels**2 + 32 * size / DEPTH)) / 16
+    return TransformerShape(DEPTH, round(width), MultiHead(heads, head_size), num_positions)
+
+
+def head_entries(
+    task: CharacterTask, forms: tuple[tuple[int, int], ...], size: int, steps: Steps
+) -> tuple[SequenceEntry, ...]:
+    """Every number and size of heads, all of about the same size."""
+    return tuple(
+        SequenceEntry(
+            f"heads-{heads}-of-{head_size}",
+            task,
+            shape_of(heads, head_size, size, task.length),
+            steps,
+        )
+        for heads, head_size in forms
+    )
+
+
+_EXACT_HEADS: tuple[Entry, ...] = (
+    *(
+        ExactRankEntry(2, 4, heads, head_size)
+        for heads, head_size in ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (4, 2), (8, 1))
+    ),
+    # The same number of weights, 4 d R of each layer, in narrower or wider attention.
+    *(ExactRankEntry(2, width, 1, 12 // width) for width in (2, 3, 6, 12)),
+)
+
+HEAD_BOTTLENECK = Experiment(
+    name="head-bottleneck",
+    title="Heads and their size at equal parameters: test loss (nats) and exact separation rank",
+    entries=(
+        *head_entries(CharacterTask(), (*WITH_SIZE_8, *WITH_64_CHANNELS), SIZE, STEPS),
+        *_EXACT_HEADS,
+    ),
+    needs="tinyshakespeare",
+    quick=(
+        *head_entries(CharacterTask("embedded", 32), ((1, 4), (4, 4), (16, 4)), 6_000, Steps(60)),
+        *_EXACT_HEADS[:4],
+    ),
+    protocol=(
+        "Causal softmax transformers of two blocks on the characters of Shakespeare, trained as in "
+        "depth-width. Heads of size 8 give attention 16 to 256 channels, at widths such that the "
+        "matrices of both blocks keep about 98 thousand weights; 64 channels are also cut into 64, "
+        "16, 2 and 1 heads. Beside it, exact: the separation rank (for almost all weights, four "
+        "tokens, interleaved halves) of two layers of softmax-free attention of width 4 with "
+        "channels below, at and above the width, and of one head at 12 weights per matrix."
+    ),
+    seeds=3,
+    figure=LineFigure("channels over width", "test loss", "head size"),
+)

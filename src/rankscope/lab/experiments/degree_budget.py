@@ -1,0 +1,310 @@
+"""`degree-budget`: which degree of a layer learns best with a budget of parameters?
+
+Navon (2021) argues for degree 3, or e: the total degree d^(B / d) that B matrices buy is largest
+there. Networks of degrees 2, 3, 4 and e learn polynomials that a lower degree provably cannot
+represent, random functions and images.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from rankscope.compression.training.loop import fit
+from rankscope.compression.training.recipe import Cosine, Recipe
+from rankscope.lab.experiments.degree_tasks import (
+    CertifiedTask,
+    ImageTask,
+    TargetSearch,
+    Task,
+    TaskData,
+    WaveTask,
+)
+from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.table import Interval
+from rankscope.networks.degree import DegreeNetwork, widest_network
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.degree import DegreePolynomial
+from rankscope.rank.numeric import FunctionOptions, separation_rank
+from rankscope.rank.partition import Partition
+from rankscope.seeds import seed_of
+
+# One row of `degree-budget`: a network of one degree within a budget, trained and measured.
+
+
+RECIPE = Recipe(epochs=12, batch_size=128, learning_rate=1e-2, schedule=Cosine(), clip_norm=1.0)
+# Exact ranks in more inputs than this are out of reach at these degrees: the others are held fixed.
+MOST_MEASURED_INPUTS = 6
+EPSILON = 0.01  # of the root mean square of the output
+_HALVES = 256  # samples that are paired for the epsilon rank
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a network may hold.
+
+    Args:
+        matrices: B of the source, from which the depth follows: B over the degree, rounded down.
+        num_parameters: at most; the width is the largest that fits.
+    """
+
+    matrices: int
+    num_parameters: int
+
+    def degrees(self, degree: float) -> tuple[float, ...]:
+        """The degree of each layer; at least one layer.
+
+        Example:
+            >>> Budget(12, 3000).degrees(4.0), len(Budget(12, 3000).degrees(math.e))
+            ((4.0, 4.0, 4.0), 4)
+        """
+        return (degree,) * max(1, int(self.matrices / degree))
+
+
+@dataclass(frozen=True)
+class DegreeEntry(Entry):
+    """Train a network of a degree on a task, and measure it.
+
+    Args:
+        task: what is learned.
+        budget: the same for all degrees that are compared.
+        degree: of every layer, any real number from 1 on.
+        recipe: its seed is that of the entry.
+        seed: of the first weights, of the samples and of their order.
+    """
+
+    task: Task
+    budget: Budget
+    degree: float
+    recipe: Recipe = RECIPE
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Task, budget and degree."""
+        return f"{self.group}-degree-{degree_name(self.degree)}"
+
+    @property
+    def group(self) -> str:
+        """Task and budget: what is compared."""
+        return f"{self.task.name}-{self.budget.matrices}-matrices"
+
+    def build(self) -> DegreeNetwork:
+        """The network before it is trained."""
+        degrees = self.budget.degrees(self.degree)
+        width = widest_network(
+            num_inputs=self.task.num_inputs,
+            degrees=degrees,
+            num_outputs=self.task.num_outputs,
+            num_parameters=self.budget.num_parameters,
+        )
+        return DegreeNetwork(
+            num_inputs=self.task.num_inputs,
+            width=width,
+            degrees=degrees,
+            num_outputs=self.task.num_outputs,
+            generator=torch.Generator().manual_seed(seed_of("weights", self.seed)),
+        )
+
+    def run(self, context: RunContext) -> Row:
+        """Errors after every epoch, and exact and epsilon ranks of the trained network."""
+        task_data = self.task.task_data(context.data, seed=self.seed, report=context.report)
+        network = self.build()
+        history = fit(
+            network,
+            task_data.loss,
+            task_data.train,
+            replace(self.recipe, seed=self.seed),
+            folder=context.folder / "training",
+            evaluate=lambda model: {"error": task_data.error(model)},
+            progress=context.report,
+        )
+        network.eval()
+        errors = [record.metrics["error"] for record in history.records]
+        polynomial = network.polynomial()
+        return {
+            "group": self.group,
+            "degree": degree_name(self.degree),
+            "layers": len(network.layers),
+            "width": network.width,
+            "parameters": sum(parameter.numel() for parameter in network.parameters()),
+            "total degree": polynomial.input_degree,
+            task_data.error_name: errors[-1],
+            **_ranks(polynomial, task_data),
+            **task_data.facts,
+            "seconds": history.seconds,
+            "errors": errors,
+        }
+
+
+def degree_name(degree: float) -> str:
+    """As rows say it.
+
+    Example:
+        >>> degree_name(3.0), degree_name(math.e), degree_name(2.5)
+        ('3', 'e', '2.5')
+    """
+    return "e" if degree == math.e else f"{degree:g}"
+
+
+def _ranks(polynomial: DegreePolynomial, task_data: TaskData) -> Row:
+    """Exact rank at the trained weights and its bound; epsilon rank on samples of the task."""
+    inputs = task_data.test.inputs.double()
+    count = polynomial.num_positions
+    halves = Partition.left_right(count)
+    values = polynomial(inputs[..., None]).detach()
+    near = separation_rank(
+        lambda batch: polynomial(batch[..., None]),
+        halves,
+        inputs=inputs[:_HALVES],
+        epsilon=EPSILON * float(values.square().mean().sqrt()),
+        options=FunctionOptions(),
+    )
+    measured, partition = polynomial, halves
+    if count > MOST_MEASURED_INPUTS:
+        middle = count // 2
+        measured = polynomial.with_fixed_inputs(inputs.mean(dim=0), (middle, middle + 1))
+        partition = Partition.left_right(2)
+    exact = measure_rank(measured, partition, weights=dict(measured.named_parameters()))
+    return {
+        "inputs measured": measured.num_positions,
+        "separation rank": exact.lower,
+        "rank bound": measured.upper_bound(partition).value,
+        "epsilon rank": near.upper,
+    }
+
+
+DEGREES = (2.0, 3.0, 4.0, math.e)
+# Each is out of reach of the degree below the one that represents it, at its own budget.
+CUBIC = CertifiedTask(TargetSearch((3,), 16, num_inputs=6, lower_degree=2))
+QUARTIC = CertifiedTask(TargetSearch((4,), 16, num_inputs=6, lower_degree=3))
+# The longer the search, the larger the error of the lower degree, and the rougher the polynomial.
+SMOOTH_NONIC = CertifiedTask(TargetSearch((3, 3), 12, num_inputs=4, lower_degree=8, steps=40))
+ROUGH_NONIC = CertifiedTask(TargetSearch((3, 3), 12, num_inputs=4, lower_degree=8))
+WAVES = WaveTask()
+MNIST = ImageTask("mnist", 28, 4, num_samples=30_000)
+DIGITS = ImageTask("digits", 8, 2, num_samples=1_437)
+IMAGE_RECIPE = Recipe(
+    epochs=8, batch_size=128, learning_rate=5e-3, schedule=Cosine(), clip_norm=1.0
+)
+# Parameters of the network of the target's own degree and width; the tests count them again.
+COMPARISONS: tuple[tuple[Task, Budget, Recipe], ...] = (
+    (CUBIC, Budget(3, 353), RECIPE),
+    (QUARTIC, Budget(4, 465), RECIPE),
+    (SMOOTH_NONIC, Budget(6, 661), RECIPE),
+    (ROUGH_NONIC, Budget(6, 661), RECIPE),
+    (WAVES, Budget(6, 1500), RECIPE),
+    (WAVES, Budget(8, 2000), RECIPE),
+    (WAVES, Budget(12, 3000), RECIPE),
+    (MNIST, Budget(12, 15_000), IMAGE_RECIPE),
+)
+_QUICK = Recipe(epochs=6, batch_size=128, learning_rate=1e-2, schedule=Cosine(), clip_norm=1.0)
+QUICK: tuple[tuple[Task, Budget, Recipe], ...] = (
+    (
+        CertifiedTask(TargetSearch((3,), 8, num_inputs=4, lower_degree=2, steps=20), 2048),
+        Budget(3, 129),
+        _QUICK,
+    ),
+    (WaveTask(num_samples=2048), Budget(6, 700), _QUICK),
+    (DIGITS, Budget(6, 1500), _QUICK),
+)
+
+
+def _entries(comparisons: Sequence[tuple[Task, Budget, Recipe]]) -> tuple[DegreeEntry, ...]:
+    return tuple(
+        DegreeEntry(task, budget, degree, recipe)
+        for task, budget, recipe in comparisons
+        for degree in DEGREES
+    )
+
+
+def differences(rows: Sequence[Row]) -> list[Row]:
+    """Error of degree 3 minus that of every other degree, seed by seed, for each comparison.
+
+    Negative means that degree 3 is better; a verdict is given only where the 95 % interval lies on
+    one side of 0.
+    """
+    curves = _curves(rows)
+    results: list[Row] = []
+    for group in dict.fromkeys(group for group, _ in curves):
+        row: Row = {"group": group}
+        for other in ("2", "4", "e"):
+            row[f"3 minus {other}"] = _difference(curves, group, other)
+        results.append(row)
+    return results
+
+
+def draw_curves(rows: Sequence[Row]) -> object:
+    """A `matplotlib.figure.Figure`: mean test error after each epoch, one panel for each group."""
+    from matplotlib.figure import Figure
+
+    curves = _curves(rows)
+    groups = list(dict.fromkeys(group for group, _ in curves))
+    columns = min(4, len(groups))
+    lines = -(-len(groups) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.6 * lines), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).flatten()
+    for panel, group in zip(panels, groups, strict=False):
+        panel.set_title(group, fontsize="small")
+        panel.set_yscale("log")
+        for (name, degree), seeds in curves.items():
+            if name == group:
+                means = [statistics.fmean(values) for values in zip(*seeds.values(), strict=True)]
+                panel.plot(range(1, len(means) + 1), means, label=f"degree {degree}")
+    for panel in panels[len(groups) :]:
+        panel.set_visible(False)
+    panels[0].legend(fontsize="x-small")
+    figure.supxlabel("epochs")
+    figure.supylabel("test error")
+    return figure
+
+
+def _curves(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, list[float]]]:
+    """The test errors of each seed, by group and degree."""
+    results: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for row in rows:
+        errors = row.get("errors")
+        if isinstance(errors, list) and errors:
+            seeds = results.setdefault((str(row["group"]), str(row["degree"])), {})
+            seeds[int(str(row.get("seed") or 0))] = errors
+    return results
+
+
+def _difference(
+    curves: dict[tuple[str, str], dict[int, list[float]]], group: str, other: str
+) -> str | None:
+    ours, theirs = curves.get((group, "3"), {}), curves.get((group, other), {})
+    values = [ours[seed][-1] - theirs[seed][-1] for seed in ours if seed in theirs]
+    if len(values) < 2:
+        return None
+    interval = Interval.of(values, seeds=len(values))
+    verdict = "undecided"
+    if abs(interval.mean) > interval.half_width:
+        verdict = "better" if interval.mean < 0 else "worse"
+    return f"{interval} ({verdict})"
+
+
+DEGREE_BUDGET = Experiment(
+    name="degree-budget",
+    title="Which degree of a layer learns best within a budget? Test errors",
+    entries=_entries(COMPARISONS),
+    quick=_entries(QUICK),
+    protocol=(
+        "Networks whose layers are products of d affine maps (d = 2, 3, 4, or e: 72 % of the "
+        "coordinates of a layer are products of three and the others of two), each followed by a "
+        "batch normalization without shift, then a linear readout. B matrices buy B / d layers, "
+        "rounded down; the width is the largest that keeps all parameters within the same number. "
+        "Tasks: polynomials whose certified separation rank exceeds what the next lower degree can "
+        "have at that budget, with the error that this degree cannot avoid; a sum of 64 random "
+        "plane waves; images averaged over squares. Adam, half a cosine, the same learning rate, "
+        "batches, epochs and gradient clipping for all degrees. The separation rank is exact, at "
+        "the trained weights, between the halves of the inputs; for images, between two "
+        "neighbouring squares with all others held at their mean."
+    ),
+    needs="MNIST (idx)",
+    seeds=5,
+    figure=draw_curves,
+    summary=differences,
+)

@@ -1,0 +1,416 @@
+"""`lipschitz-digits` and `lipschitz-cifar10`: accuracy clean, attacked and certified."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression.training.loop import Loss, cross_entropy, fit
+from rankscope.compression.training.recipe import Adam, Cosine, PiecewiseLinear, Recipe
+from rankscope.drawing.themes import LIGHT
+from rankscope.errors import ExperimentError
+from rankscope.lab.data.losses import AdversarialLoss, MarginLoss
+from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext, Value
+from rankscope.networks.batches import Normalization, TensorData
+from rankscope.networks.catalogue import BUILT_IN
+from rankscope.networks.datasets import DataSet, load_data_set
+from rankscope.networks.image import DigitsNetwork
+from rankscope.robust.attacks import ProjectedDescent, Threat
+from rankscope.robust.certification import Certification, certify
+from rankscope.robust.networks import (
+    CIFAR10_DEVIATIONS,
+    CIFAR10_MEANS,
+    LipschitzNetwork,
+    ResNet9,
+    WideResNet,
+)
+from rankscope.robust.norm_preserving import InputScaling
+from rankscope.robust.norms import L2
+from rankscope.seeds import seed_of
+
+# One row of a robustness table: a network trained, then certified and attacked.
+#
+# Runs end by counts of samples, not by the clock, so that a row is the same on every machine.
+
+
+RADII = (Fraction(36, 255), Fraction(72, 255), Fraction(108, 255))
+HALF_MARGIN = MarginLoss(0.5)  # of the source
+# Of the source: Adam at 1e-2, batches of 256, 200 epochs, rate up and down in straight lines.
+SOURCE_RECIPE = Recipe(
+    epochs=200,
+    batch_size=256,
+    learning_rate=1e-2,
+    optimizer=Adam(),
+    schedule=PiecewiseLinear(),
+)
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """A network and how it is trained.
+
+    Args:
+        name: letters, digits, dots and hyphens.
+        build: a fresh network that takes pixels in 0..1.
+        loss: that it is trained with.
+        recipe: how it is trained; its seed is that of the entry.
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    loss: Loss = HALF_MARGIN
+    recipe: Recipe = SOURCE_RECIPE
+
+
+@dataclass(frozen=True)
+class LipschitzEntry(Entry):
+    """Train a network, then certify and attack it.
+
+    Args:
+        setup: the network.
+        data_set: its name.
+        num_samples: of the test set, that are attacked and certified.
+        radii: Euclidean, of pixels in 0..1, in increasing order.
+        published: clean accuracy and that after the attack at the first radius, in percent, as the
+            source reports them for a network of the full size.
+        seed: of the weights, and of the order of the samples.
+    """
+
+    setup: TrainingSetup
+    data_set: str
+    num_samples: int
+    radii: tuple[Fraction, ...] = RADII
+    published: tuple[float, float] | None = None
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the setup."""
+        return self.setup.name
+
+    def run(self, context: RunContext) -> Row:
+        """Accuracies in percent: clean, and attacked and certified at each radius."""
+        data = load_data_set(self.data_set, context.data)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of("weights", self.seed))
+            model = self.setup.build()
+        recipe = replace(self.setup.recipe, seed=self.seed)
+        history = fit(
+            model,
+            self.setup.loss,
+            in_pixels(data).train,
+            recipe,
+            folder=context.folder / "training",
+            progress=context.report,
+        )
+        inputs, labels = first_samples(data, self.num_samples)
+        result = certify(
+            model,
+            inputs,
+            labels,
+            [float(radius) for radius in self.radii],
+            attack=ProjectedDescent(),
+            report=context.report,
+        )
+        published = self.published or (None, None)
+        return {
+            "network": self.setup.name,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "samples trained on": history.samples,
+            "clean": _percent(result.clean),
+            **self._accuracies(result),
+            "Lipschitz": result.lipschitz,
+            "published clean": published[0],
+            "published attacked": published[1],
+            "radii": [float(radius) for radius in self.radii],
+            "attacked": [_percent(row.attacked) for row in result.radii],
+            "certified": [_percent(row.certified) for row in result.radii],
+        }
+
+    def _accuracies(self, result: Certification) -> dict[str, Value]:
+        row: dict[str, Value] = {}
+        for radius, accuracies in zip(self.radii, result.radii, strict=True):
+            row[f"attacked {radius_name(radius)}"] = _percent(accuracies.attacked)
+            row[f"certified {radius_name(radius)}"] = _percent(accuracies.certified)
+        return row
+
+
+def in_pixels(data: DataSet) -> DataSet:
+    """The same data as numbers in 0..1, not normalized: scaling is a part of the networks."""
+
+    def changed(part: TensorData) -> TensorData:
+        if part.normalize is None:
+            return part
+        channels = len(part.normalize.means)
+        return replace(part, normalize=Normalization((0.0,) * channels, (1.0,) * channels))
+
+    return replace(data, train=changed(data.train), test=changed(data.test))
+
+
+def first_samples(data: DataSet, count: int) -> tuple[Tensor, Tensor]:
+    """Test images in 0..1, and their labels.
+
+    Raises:
+        ExperimentError: if there are not so many.
+    """
+    test = in_pixels(data).test
+    if count > len(test):
+        raise ExperimentError(
+            f"{data.name} has {len(test):,} test samples, but {count:,} are wanted."
+        )
+    batch = test.head(count).batches(count)[0]
+    assert batch.targets is not None, "every data set of an experiment has labels"
+    return batch.inputs.contiguous(), batch.targets
+
+
+def radius_name(radius: Fraction) -> str:
+    """As tables print it: in units of a pixel's 255 steps where that is a whole number.
+
+    Example:
+        >>> radius_name(Fraction(36, 255)), radius_name(Fraction(1, 2))
+        ('36/255', '1/2')
+    """
+    steps = radius * 255
+    return f"{steps.numerator}/255" if steps.denominator == 1 else str(radius)
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 2)
+
+
+# Accuracy over the radius, after an attack and certified; one panel for each network.
+
+
+_PROVED, _ATTACKED = LIGHT.shape("parameter").stroke, LIGHT.wire("cut").color
+_ACROSS = 4  # panels beside each other
+
+
+# Matplotlib's classes can only be named where it is imported; hence Any.
+def draw_accuracies(rows: Sequence[Row]) -> Any:
+    """A figure of rows of `LipschitzEntry`, two lines for each seed; the truth is between them."""
+    from matplotlib.figure import Figure
+
+    networks = dict.fromkeys(str(row["network"]) for row in rows)
+    across = min(_ACROSS, len(networks))
+    down = math.ceil(len(networks) / across)
+    figure = Figure(figsize=(2.4 * across, 2.2 * down), layout="constrained")
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flatten()
+    for panel, network in zip(panels, networks, strict=False):
+        panel.set_title(network)
+        for row in rows:
+            if row["network"] == network:
+                _draw_row(panel, row)
+    for panel in panels[len(networks) :]:
+        panel.set_axis_off()
+    panels[0].set_ylim(0, 100)
+    panels[0].set_ylabel("accuracy in percent")
+    figure.supxlabel("radius of perturbations, l2")
+    handles = panels[0].get_lines()[:2]
+    figure.legend(handles=handles, loc="outside lower right", ncols=2)
+    return figure
+
+
+def _draw_row(panel: Any, row: Row) -> None:
+    radii, attacked, certified = (row[name] for name in ("radii", "attacked", "certified"))
+    assert isinstance(radii, list), "rows of LipschitzEntry hold lists"
+    assert isinstance(attacked, list), "rows of LipschitzEntry hold lists"
+    assert isinstance(certified, list), "rows of LipschitzEntry hold lists"
+    places = [0.0, *radii]
+    panel.plot(places, [row["clean"], *attacked], color=_ATTACKED, label="after the attack")
+    panel.plot(places, [row["clean"], *certified], color=_PROVED, label="certified")
+
+
+# `lipschitz-digits`: certified networks beside usual ones, on images that come with scikit-learn.
+#
+# Networks of norm-preserving parts can be certified; a usual network, trained with or without
+# attacks, withstands some of them, but nearly nothing is proved.
+
+
+NUM_DIGITS_SAMPLES = 360  # the whole test set
+_DIGITS_CERTIFIED = replace(SOURCE_RECIPE, epochs=40, batch_size=64)
+_DIGITS_USUAL = Recipe(epochs=20, batch_size=64, learning_rate=2e-3, schedule=Cosine())
+_CHAIN = BUILT_IN["lipschitz-digits"].make
+
+
+def _wide_digits() -> WideResNet:
+    return WideResNet(10, 1, image=(1, 8, 8))
+
+
+SETUPS = (
+    TrainingSetup("lip-convnet-6", _CHAIN, HALF_MARGIN, _DIGITS_CERTIFIED),
+    TrainingSetup("lip-convnet-6-margin-1", _CHAIN, MarginLoss(1.0), _DIGITS_CERTIFIED),
+    TrainingSetup("wide-resnet-10-1", _wide_digits, HALF_MARGIN, _DIGITS_CERTIFIED),
+    TrainingSetup("usual", DigitsNetwork, cross_entropy, _DIGITS_USUAL),
+    TrainingSetup(
+        "usual-adversarial",
+        DigitsNetwork,
+        AdversarialLoss(Threat(float(RADII[1]), L2()), steps=5),
+        _DIGITS_USUAL,
+    ),
+)
+
+LIPSCHITZ_DIGITS = Experiment(
+    name="lipschitz-digits",
+    title="Digits of 8 x 8 pixels: accuracy in percent, clean, attacked and certified (l2)",
+    entries=tuple(
+        LipschitzEntry(setup, "digits", NUM_DIGITS_SAMPLES, (*RADII, Fraction(1, 1)))
+        for setup in SETUPS
+    ),
+    quick=tuple(
+        LipschitzEntry(replace(setup, recipe=replace(setup.recipe, epochs=4)), "digits", 60)
+        for setup in SETUPS[:1] + SETUPS[3:]
+    ),
+    protocol=(
+        "Networks of norm-preserving parts are trained for 40 epochs with the margin loss and the "
+        "schedule of the source, usual ones for 20 epochs with cross-entropy, on images or on "
+        "images attacked by 5 steps of PGD at 72/255. On all 360 test images: clean accuracy, "
+        "accuracy after PGD (10 steps of a quarter of the radius, one start), and the share that "
+        "the Lipschitz bound of the trained weights certifies."
+    ),
+    seeds=3,
+    figure=draw_accuracies,
+)
+
+
+# `lipschitz-cifar10`: residual networks of norm-preserving parts on CIFAR-10, by two protocols.
+#
+# The published table was made with pixels divided by their deviations: networks are then about 4
+# times as steep in pixels, and its numbers are accuracies after an attack, not certified ones. Rows
+# that end in `-scaled` follow it; the others only subtract the means, so that certificates hold at
+# useful radii. Networks are smaller than the published ones (width 8 for 64, and 1 for 10), and see
+# 25,600 images, not 200 times 50,000. A usual network, trained with and without attacks, stands
+# beside them.
+#
+# Reference:
+#     Su, Byeon & Huang (2022), arXiv:2106.09121; accuracies as in the talk's table.
+
+
+NUM_SAMPLES = 500  # of the 10,000 test images
+TRAINED_ON = 25_600  # images: 200 steps
+LONGER = 256_000  # what training ten times as long gives, of the smallest network
+DEPTHS = (10, 16, 22)
+# Clean, and after PGD at 36/255, in percent; of the wide networks, by depth.
+PUBLISHED_RESNET9 = (82.19, 71.21)
+PUBLISHED_WIDE = {10: (84.09, 74.29), 22: (88.23, 75.23)}
+# Of the pixels of scikit-learn's digits, in 0..1.
+_DIGITS_MEAN, _DIGITS_DEVIATION = 0.305, 0.376
+_CERTIFIED = replace(SOURCE_RECIPE, epochs=1, batch_size=128, max_samples=TRAINED_ON)
+_USUAL = Recipe(
+    epochs=1, batch_size=128, learning_rate=2e-3, schedule=Cosine(), max_samples=TRAINED_ON
+)
+
+
+def scaling(*, is_scaled: bool) -> InputScaling:
+    """Means are subtracted; by the published protocol, what is left is divided by deviations."""
+    return InputScaling(CIFAR10_MEANS, CIFAR10_DEVIATIONS if is_scaled else None)
+
+
+def usual_network() -> nn.Module:
+    """Three convolutions and a linear map; nothing keeps it from being steep."""
+    return nn.Sequential(
+        InputScaling(CIFAR10_MEANS, CIFAR10_DEVIATIONS),
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * 8 * 8, 10),
+    )
+
+
+def _resnet9(*, is_scaled: bool, is_longer: bool = False) -> TrainingSetup:
+    def build() -> LipschitzNetwork:
+        return ResNet9(width=8, scaling=scaling(is_scaled=is_scaled))
+
+    network = "resnet9-8-longer" if is_longer else "resnet9-8"
+    recipe = replace(_CERTIFIED, epochs=6, max_samples=LONGER) if is_longer else _CERTIFIED
+    return TrainingSetup(_named(network, is_scaled=is_scaled), build, HALF_MARGIN, recipe)
+
+
+def _wide(depth: int, *, is_scaled: bool) -> TrainingSetup:
+    def build() -> LipschitzNetwork:
+        return WideResNet(depth, 1, scaling=scaling(is_scaled=is_scaled))
+
+    name = _named(f"wide-resnet-{depth}-1", is_scaled=is_scaled)
+    return TrainingSetup(name, build, HALF_MARGIN, _CERTIFIED)
+
+
+def _named(network: str, *, is_scaled: bool) -> str:
+    return f"{network}-scaled" if is_scaled else network
+
+
+def _entries(*, is_scaled: bool) -> tuple[LipschitzEntry, ...]:
+    """Published numbers stand beside rows of the published protocol only."""
+    first = _resnet9(is_scaled=is_scaled)
+    published = PUBLISHED_RESNET9 if is_scaled else None
+    rows = [LipschitzEntry(first, "cifar10", NUM_SAMPLES, published=published)]
+    for depth in DEPTHS:
+        setup = _wide(depth, is_scaled=is_scaled)
+        published = PUBLISHED_WIDE.get(depth) if is_scaled else None
+        rows.append(LipschitzEntry(setup, "cifar10", NUM_SAMPLES, published=published))
+    return tuple(rows)
+
+
+def _longer_entries() -> tuple[LipschitzEntry, ...]:
+    return tuple(
+        LipschitzEntry(
+            _resnet9(is_scaled=is_scaled, is_longer=True),
+            "cifar10",
+            NUM_SAMPLES,
+            published=PUBLISHED_RESNET9 if is_scaled else None,
+        )
+        for is_scaled in (True, False)
+    )
+
+
+def _usual_entries() -> tuple[LipschitzEntry, ...]:
+    threat = Threat(float(RADII[0]), L2())
+    setups = (
+        TrainingSetup("usual", usual_network, cross_entropy, _USUAL),
+        TrainingSetup("usual-adversarial", usual_network, AdversarialLoss(threat, steps=3), _USUAL),
+    )
+    return tuple(LipschitzEntry(setup, "cifar10", NUM_SAMPLES) for setup in setups)
+
+
+def _quick(*, is_scaled: bool) -> LipschitzEntry:
+    """The digits by both protocols."""
+
+    def build() -> LipschitzNetwork:
+        deviations = (_DIGITS_DEVIATION,) if is_scaled else None
+        return WideResNet(10, 1, image=(1, 8, 8), scaling=InputScaling((_DIGITS_MEAN,), deviations))
+
+    recipe = replace(SOURCE_RECIPE, epochs=3, batch_size=64)
+    name = _named("wide-resnet-10-1", is_scaled=is_scaled)
+    return LipschitzEntry(TrainingSetup(name, build, HALF_MARGIN, recipe), "digits", 60)
+
+
+LIPSCHITZ_CIFAR10 = Experiment(
+    name="lipschitz-cifar10",
+    title="CIFAR-10: accuracy in percent, clean, attacked and certified (l2, pixels in 0..1)",
+    entries=(
+        *_entries(is_scaled=True),
+        *_entries(is_scaled=False),
+        *_longer_entries(),
+        *_usual_entries(),
+    ),
+    needs="CIFAR-10 (binary)",
+    quick=(_quick(is_scaled=True), _quick(is_scaled=False)),
+    protocol=(
+        f"Every network sees {TRAINED_ON:,} images ({LONGER:,} where it says longer), shifted and "
+        "mirrored, in batches of 128: "
+        "norm-preserving ones with Adam at 0.01, the margin loss (1/2) and the schedule of the "
+        "source; the usual one with cross-entropy, on images or on images attacked by 3 steps of "
+        f"PGD at 36/255. On the first {NUM_SAMPLES} test images: clean accuracy, accuracy after "
+        "PGD (10 steps of a quarter of the radius, one start), and the share that the Lipschitz "
+        "bound of the trained weights certifies. Rows that end in -scaled divide pixels by their "
+        "deviations, as the source did; the others only subtract means."
+    ),
+    seeds=3,
+    figure=draw_accuracies,
+)

@@ -1,0 +1,294 @@
+"""`rank-predicts-loss`: do trained softmax models that join their inputs more have smaller losses?
+
+The models are those of `depth-width` and `head-bottleneck`; beside them are pretrained ones, whose
+losses are on other texts and enter no correlation.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from rankscope.auditing.embedded import embedded_model
+from rankscope.errors import ExperimentError
+from rankscope.lab.data.text_data import mean_loss, read_scored_pairs, windows
+from rankscope.lab.experiments.bottlenecks import HEAD_BOTTLENECK
+from rankscope.lab.experiments.depth_width import DEPTH_WIDTH
+from rankscope.lab.experiments.experiment import KEPT, Entry, Experiment, Row, Run, RunContext
+from rankscope.lab.experiments.figures import LineFigure
+from rankscope.lab.experiments.sequence_models import (
+    DEFAULT_SPECTRUM,
+    IDENTITY,
+    WEIGHTS,
+    CharacterTask,
+    Outputs,
+    SequenceEntry,
+    SpectrumSettings,
+    evenly,
+    last_logits,
+    spectrum_row,
+)
+from rankscope.lab.experiments.table import partial_correlation
+from rankscope.networks.catalogue import build_trained
+from rankscope.networks.encoder import WordPieces, mean_of_tokens
+from rankscope.networks.llama import read_llama2c
+from rankscope.networks.weight_files import find_data, find_weights, load_weights, read_weights
+
+# Spectra of pretrained models on texts of their own.
+
+
+_LENGTH = 32  # of contexts
+_PIECES = 16  # of MiniLM's
+_BEGIN = 1  # what every story of stories260k begins with
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A model with contexts.
+
+    Args:
+        model: in inference mode.
+        outputs: of contexts.
+        contexts: (count, tokens).
+        loss: in nats for each token, on a text of its own; None if it is no language model.
+    """
+
+    model: nn.Module
+    outputs: Outputs
+    contexts: Tensor
+    loss: float | None
+
+
+@dataclass(frozen=True)
+class PretrainedEntry(Entry):
+    """Measure a pretrained model.
+
+    Args:
+        model: "transformer" (which comes with the package), "stories260k" or "minilm".
+        settings: of the measurement.
+
+    Raises:
+        ExperimentError: if there is no such model.
+    """
+
+    model: str
+    settings: SpectrumSettings = DEFAULT_SPECTRUM
+
+    def __post_init__(self) -> None:
+        if self.model not in _LOADERS:
+            raise ExperimentError(
+                f"PretrainedEntry: there is no model {self.model!r}; choose one of "
+                f"{', '.join(_LOADERS)}."
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return f"pretrained-{self.model}"
+
+    def run(self, context: RunContext) -> Row:
+        """Loss, entropy, epsilon rank and spectrum."""
+        result = _LOADERS[self.model](context.data, self.settings.num_inputs)
+        return {
+            "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
+            "loss on its own text": result.loss,
+            **spectrum_row(result.outputs, result.contexts, self.settings),
+        }
+
+
+def _transformer(data: Path | None, count: int) -> Pretrained:
+    del data  # it comes with the package
+    model = build_trained("transformer")
+    folder = embedded_model("transformer")
+    numbers = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    text = (folder / "held_out.txt").read_text(encoding="utf-8")
+    tokens = torch.tensor([numbers[character] for character in text])
+    contexts = evenly(tokens, count, _LENGTH)
+    return Pretrained(model, last_logits(model), contexts, mean_loss(model, windows(tokens, 64)))
+
+
+def _stories(data: Path | None, count: int) -> Pretrained:
+    source = "take stories260K.bin of huggingface.co/karpathy/tinyllamas, folder stories260K (MIT)"
+    model = read_llama2c(find_data("stories260k/stories260K.bin", data, source=source))
+    written = model.write(count, _LENGTH + 1, begin=_BEGIN, seed=0)
+    with torch.no_grad():
+        logits = model(written[:, :-1])
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), written[:, 1:].flatten())
+    return Pretrained(model, last_logits(model), written[:, :-1], float(loss))
+
+
+def _minilm(data: Path | None, count: int) -> Pretrained:
+    model = build_trained("minilm", data=data)
+    tokenize = WordPieces(find_weights("minilm", data).parent / "tokenizer.json")
+    source = "take the STS benchmark (CC BY-SA 4.0) as comma-separated sentences and scores"
+    pairs = read_scored_pairs(find_data("stsb_en/stsb-en-test.csv", data, source=source))
+    tokens = tokenize([sentence for sentence, _, _ in pairs])
+    long_enough = tokens[(tokens != 0).sum(1) >= _PIECES][:, :_PIECES]
+
+    def outputs(numbers: Tensor) -> Tensor:
+        return mean_of_tokens(model(numbers), numbers)
+
+    return Pretrained(model, outputs, long_enough[:count], None)
+
+
+_LOADERS: dict[str, Callable[[Path | None, int], Pretrained]] = {
+    "transformer": _transformer,
+    "stories260k": _stories,
+    "minilm": _minilm,
+}
+
+
+MAX_TOKENS = 32  # of the contexts that are split
+_MEASURES = ("entanglement entropy", "epsilon rank")
+_LOSS = "test loss"
+
+
+@dataclass(frozen=True)
+class RankEntry(Entry):
+    """Measure a model of another experiment.
+
+    Its weights are read from that run's folder if it lies beside this one and they are those of the
+    same entry; otherwise it is trained here, by the same steps to the same weights.
+
+    Args:
+        source: name of the experiment.
+        entry: its entry; the task is `CharacterTask`.
+        settings: of the measurement.
+        seed: of the model.
+    """
+
+    source: str
+    entry: SequenceEntry
+    settings: SpectrumSettings = DEFAULT_SPECTRUM
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The names of the experiment and the entry."""
+        return f"{self.source}-{self.entry.name}"
+
+    def run(self, context: RunContext) -> Row:
+        """Sizes, loss, entropy, epsilon rank and spectrum."""
+        entry = replace(self.entry, seed=self.seed)
+        assert isinstance(entry.task, CharacterTask), "the experiments named above have no other"
+        task = entry.task.load(context.data)
+        model = entry.fresh(task)
+        weights = self._kept(entry, context)
+        if weights is None:
+            entry.train(model, task, context)
+        else:
+            load_weights(model, read_weights(weights), who=str(weights))
+        model.eval()
+        contexts = entry.task.contexts(
+            context.data, count=self.settings.num_inputs, length=min(MAX_TOKENS, entry.task.length)
+        )
+        return {
+            **entry.sizes(model),
+            **task.score(model),
+            **spectrum_row(last_logits(model), contexts, self.settings),
+        }
+
+    def _kept(self, entry: SequenceEntry, context: RunContext) -> Path | None:
+        """The weights that the other experiment kept, if they are of this entry."""
+        run = Run(entry, entry.seed).name
+        path = context.folder.parents[2] / self.source / KEPT / run / WEIGHTS
+        if not path.is_file():
+            return None
+        with safe_open(path, framework="pt") as file:
+            is_same = (file.metadata() or {}).get(IDENTITY) == repr(entry)
+        return path if is_same else None
+
+
+def correlation_rows(rows: Sequence[Row]) -> list[Row]:
+    """Correlations of the loss with each measure over settings, alone and beside sizes.
+
+    Seeds of a setting are averaged first: they are no independent points.
+    """
+    settings = [row for row in _means(rows) if _LOSS in row and "depth" in row]
+    if len(settings) < 6:
+        return []
+    column = {name: [row[name] for row in settings] for name in settings[0]}
+    sizes = [[math.log(value) for value in column[name]] for name in ("in blocks", "depth")]
+    results: list[Row] = []
+    for measure in _MEASURES:
+        for name, controls in (
+            ("nothing", []),
+            ("parameters in blocks", sizes[:1]),
+            ("parameters in blocks, depth", sizes),
+        ):
+            answer = partial_correlation(column[measure], column[_LOSS], controls)
+            results.append(
+                {
+                    "measure": measure,
+                    "controlled for": name,
+                    "correlation with loss": answer.value,
+                    "low": answer.low,
+                    "high": answer.high,
+                    "settings": answer.count,
+                }
+            )
+    return results
+
+
+def _means(rows: Sequence[Row]) -> Sequence[Mapping[str, float]]:
+    results = []
+    for setting in dict.fromkeys(str(row["setting"]) for row in rows):
+        own = [row for row in rows if row["setting"] == setting]
+        names = [name for name, value in own[0].items() if isinstance(value, int | float)]
+        results.append(
+            {name: statistics.fmean(float(str(row[name])) for row in own) for name in names}
+        )
+    return results
+
+
+def _entries(experiment: Experiment, *, quick: bool = False) -> tuple[RankEntry, ...]:
+    chosen = experiment.quick if quick else experiment.entries
+    settings = SpectrumSettings(num_inputs=12, num_outputs=1) if quick else DEFAULT_SPECTRUM
+    return tuple(
+        RankEntry(experiment.name, entry, settings)
+        for entry in chosen
+        if isinstance(entry, SequenceEntry)
+    )
+
+
+RANK_PREDICTS_LOSS = Experiment(
+    name="rank-predicts-loss",
+    title="Trained language models: entanglement of the halves of their context, and test loss",
+    entries=(
+        *_entries(DEPTH_WIDTH),
+        *_entries(HEAD_BOTTLENECK),
+        PretrainedEntry("transformer"),
+        PretrainedEntry("stories260k"),
+        PretrainedEntry("minilm"),
+    ),
+    needs="tinyshakespeare, stories260k, minilm, stsb_en",
+    quick=(
+        *_entries(DEPTH_WIDTH, quick=True),
+        *_entries(HEAD_BOTTLENECK, quick=True),
+        PretrainedEntry("transformer", SpectrumSettings(num_inputs=12, num_outputs=1)),
+    ),
+    protocol=(
+        "The models of depth-width and head-bottleneck, with their seeds. 40 windows of 32 "
+        "characters of the test text; the first halves of all are joined with the second halves of "
+        "all, and the matrix of a logit of the next character, scaled to mean 0 and standard "
+        "deviation 1 on the 40 windows, is decomposed: its entanglement entropy, the least rank "
+        "within a root mean square of 0.1, its singular values; means over the logits of the three "
+        "most frequent characters. Correlations are Spearman's over settings (seeds averaged), "
+        "with what ranks of log parameters in blocks and of depth explain taken out, and 95 % "
+        "intervals by Fisher. Pretrained models are measured alike on texts of their own "
+        "(characters of our pages; what stories260k writes itself; STS-B sentences of 16 or more "
+        "word pieces for MiniLM, whose outputs are coordinates of the mean state), and enter no "
+        "correlation."
+    ),
+    seeds=3,
+    figure=LineFigure(
+        "entanglement entropy", "test loss", "depth", is_logarithmic=False, is_joined=False
+    ),
+    summary=correlation_rows,
+)

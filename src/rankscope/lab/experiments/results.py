@@ -1,0 +1,318 @@
+"""The folder of an experiment: one JSON file for each finished row."""
+
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rankscope.errors import CheckpointError, ExperimentError
+from rankscope.files import make_folder, remove_leftovers, write_atomically
+from rankscope.lab.experiments.experiment import KEPT, Row, Run
+from rankscope.resumable import ResumableFolder
+from rankscope.strict_json import (
+    Flag,
+    Integer,
+    Number,
+    Optional,
+    Record,
+    Text,
+    read_as,
+    read_document,
+)
+
+# --- What a row was computed with: versions, the commit, the machine ------------------------------
+
+
+_PACKAGES = ("rankscope", "torch", "numpy", "scipy")
+
+Environment = dict[str, object]
+
+
+def environment() -> Environment:
+    """Versions, commit, machine and threads of this process.
+
+    Example:
+        >>> sorted(environment())
+        ['commit', 'machine', 'threads', 'versions']
+    """
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            **{package: version(package) for package in _PACKAGES},
+        },
+        "commit": commit_of(Path(__file__).parent),
+        "machine": {
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+        },
+        "threads": torch.get_num_threads(),
+    }
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit a folder was checked out from, "+" if files there were changed; None if none."""
+    # Installed packages may lie inside a repository that has nothing to do with them.
+    if not _git(folder, "ls-files", "."):
+        return None
+    commit = _git(folder, "rev-parse", "HEAD")
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")
+    return f"{commit}+" if changed else commit
+
+
+def merged(environments: Sequence[Environment]) -> Environment:
+    """One environment for many: a list where they differ.
+
+    Example:
+        >>> merged([{"threads": 1, "commit": "a"}, {"threads": 1, "commit": "b"}])
+        {'threads': 1, 'commit': ['a', 'b']}
+    """
+    results: Environment = {}
+    for name in dict.fromkeys(name for one in environments for name in one):
+        values: list[object] = []
+        for one in environments:
+            if name in one and one[name] not in values:
+                values.append(one[name])
+        results[name] = values[0] if len(values) == 1 else values
+    return results
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ("git", "-C", str(folder), *arguments), capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+MANIFEST = "experiment.json"
+_ENTRIES, _WORK = "entries", "work"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder is the folder of.
+
+    Args:
+        experiment: its name.
+        seconds: that every entry may take.
+        quick: whether the entries are the quick ones.
+        seeds: how many were asked for; None if there are none.
+    """
+
+    experiment: str
+    seconds: float
+    quick: bool = False
+    seeds: int | None = None
+
+
+_MANIFEST = Record(
+    Manifest,
+    {"experiment": Text(), "seconds": Number(), "quick": Flag(), "seeds": Optional(Integer(1))},
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One finished row.
+
+    Args:
+        run: the name of its file.
+        setting: the name of the entry.
+        seed: of the run; None if it has none.
+        row: what the entry computed.
+        seconds: working seconds of the process that finished it.
+        environment: what it was computed with.
+    """
+
+    run: str
+    setting: str
+    seed: int | None
+    row: Row
+    seconds: float
+    environment: Environment
+
+    @property
+    def full_row(self) -> Row:
+        """The row, and whose it is."""
+        return {"entry": self.run, "setting": self.setting, "seed": self.seed, **self.row}
+
+
+class ResultsFolder:
+    """The folder of one run of an experiment.
+
+    Args:
+        path: created if it is not there.
+        manifest: a folder goes on with the same only, except that seeds may be added.
+
+    Raises:
+        ExperimentError: if the folder belongs to something else.
+        OutputError: if it cannot be written.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        # Only while it is written down: processes may share the folder if their runs differ.
+        with ResumableFolder(
+            path,
+            asdict(manifest),
+            what="experiment",
+            manifest=MANIFEST,
+            is_shared=True,
+            waits=True,
+            agree=self._agree,
+            error=ExperimentError,
+        ):
+            make_folder(path / _ENTRIES)
+
+    def _agree(self, found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+        """The same but for the number of seeds, which may grow."""
+        old, new = _as_manifest(self.path, found), _as_manifest(self.path, wanted)
+        _require_same(self.path, old, new)
+        agreed = asdict(replace(new, seeds=_most(old.seeds, new.seeds)))
+        return found if agreed == asdict(old) else agreed
+
+    def work(self, run: Run) -> Path:
+        """Where a run keeps what it has not finished."""
+        return self.path / _WORK / run.name
+
+    def is_finished(self, run: Run) -> bool:
+        """Whether the row of a run is there.
+
+        Raises:
+            ExperimentError: if its file is damaged.
+        """
+        return read_finished(self.path, run.name) is not None
+
+    def computing(self, run: Run) -> ResumableFolder:
+        """The folder in which a run is computed, for this process alone.
+
+        Raises:
+            CheckpointError: if another process computes the same run.
+        """
+        return ResumableFolder(self.work(run), {}, what="run")
+
+    def clear(self, run: Run) -> None:
+        """Remove what a process left that was killed after it had written its row."""
+        if self.work(run).is_dir():
+            # A process that is still at work there clears up itself.
+            with suppress(CheckpointError), self.computing(run) as work:
+                shutil.rmtree(work.path)
+
+    def finish(self, run: Run, row: Row, seconds: float) -> None:
+        """Write the row of a run with what it was computed with, and clear up after it.
+
+        Raises:
+            ExperimentError: if one of its numbers is not finite.
+        """
+        for column, value in row.items():
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, float) and not math.isfinite(number):
+                    raise ExperimentError(f"{run.name}: {column} is {number}, which is no result.")
+        document = {
+            "entry": run.name,
+            "setting": run.entry.name,
+            "seed": run.seed,
+            "row": row,
+            "seconds": seconds,
+            "environment": environment(),
+        }
+        work, kept = self.work(run), self.path / KEPT / run.name
+        if (work / KEPT).is_dir():
+            shutil.rmtree(kept, ignore_errors=True)
+            make_folder(kept.parent)
+            (work / KEPT).rename(kept)
+        entry = self.path / _ENTRIES / f"{run.name}.json"
+        remove_leftovers(entry.parent, of=entry.name)
+        write_atomically(entry, _json(document))
+        shutil.rmtree(work)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder is the folder of.
+
+    Raises:
+        ExperimentError: if it is none of an experiment.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ExperimentError(f"{str(folder)!r} is no folder of an experiment: no {MANIFEST}.")
+    return _as_manifest(folder, read_document(path, error=ExperimentError))
+
+
+def _as_manifest(folder: Path, document: object) -> Manifest:
+    return read_as(_MANIFEST, document, who=str(folder / MANIFEST), error=ExperimentError)
+
+
+def read_finished(folder: Path, run: str) -> Finished | None:
+    """The row of a run, by name; None if it is not finished.
+
+    Raises:
+        ExperimentError: if the file is damaged.
+    """
+    path = folder / _ENTRIES / f"{run}.json"
+    if not path.is_file():
+        return None
+    document = read_document(path, error=ExperimentError)
+    row, seed = document.get("row"), document.get("seed")
+    if not isinstance(row, dict) or not all(_is_value(value) for value in row.values()):
+        raise ExperimentError(f"{path} is damaged: it holds no row. Delete it to compute it again.")
+    # Files of version 0.1.0 have a machine, no environment, and their seconds in the row.
+    known = document.get("environment", {"machine": document.get("machine")})
+    seconds = document.get("seconds", row.get("seconds"))
+    return Finished(
+        run,
+        str(document.get("setting", run)),
+        seed if isinstance(seed, int) else None,
+        row,
+        float(seconds) if isinstance(seconds, int | float) else 0.0,
+        known if isinstance(known, dict) else {},
+    )
+
+
+def _is_value(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(number, int | float) for number in value)
+    return value is None or isinstance(value, str | int | float)
+
+
+def _require_same(path: Path, found: Manifest, wanted: Manifest) -> None:
+    if found.experiment != wanted.experiment:
+        raise ExperimentError(
+            f"{str(path)!r} is the folder of {found.experiment}, not of {wanted.experiment}. "
+            f"Name another folder."
+        )
+    if (found.quick, found.seeds is None) != (wanted.quick, wanted.seeds is None):
+        raise ExperimentError(
+            f"{str(path)!r} was begun {_described(found)}, not {_described(wanted)}. Ask for the "
+            f"same, or name another folder."
+        )
+    if found.seconds != wanted.seconds:
+        raise ExperimentError(
+            f"{str(path)!r} was begun with {found.seconds:g} seconds for each entry, not "
+            f"{wanted.seconds:g}: rows would not compare. Ask for the same, or name another folder."
+        )
+
+
+def _described(manifest: Manifest) -> str:
+    quick = "with" if manifest.quick else "without"
+    return f"{quick} --quick and with {manifest.seeds or 'no'} seeds"
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
+
+
+def _json(document: Mapping[str, object]) -> bytes:
+    return json.dumps(document, indent=1, allow_nan=False).encode()

@@ -1,0 +1,110 @@
+"""`sequential-vs-end-to-end`: accuracy against samples processed, for both ways to repair.
+
+The source compares r-TT repaired stage by stage with TT trained end to end from scratch, so that
+two things change at once. Here all four cells start from the decomposition of the same trained
+network, with the same optimizer; a sample counts once for each stage that is fitted to it.
+
+Reference:
+    Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352.
+"""
+
+from dataclasses import dataclass, replace
+
+from rankscope.compression.training.recipe import Recipe
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figures import LineFigure
+from rankscope.lab.experiments.image_compression import (
+    DIGITS,
+    RESNET32,
+    SOURCE_RECIPE,
+    CompressionWorkload,
+    Protocol,
+    compare,
+    compress_uniformly,
+    repair,
+    score,
+)
+from rankscope.progress import Progress
+
+FORMATS_COMPARED = ("tensor-train", "r-tensor-train")
+KEEP = 0.1
+
+
+@dataclass(frozen=True)
+class SamplesEntry(Entry):
+    """One cell: a format, a protocol, and how many samples are processed.
+
+    Args:
+        workload: what is compressed, to a tenth of its convolutions' parameters.
+        format: name of the format.
+        protocol: how it is repaired.
+        samples: to be processed, in all stages together.
+        recipe: of the repair.
+        seed: of the decompositions.
+    """
+
+    workload: CompressionWorkload
+    format: str
+    protocol: Protocol
+    samples: int
+    recipe: Recipe = SOURCE_RECIPE
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Format, protocol and samples."""
+        return f"{self.format}-{self.protocol}-{self.samples}"
+
+    def run(self, context: RunContext) -> Row:
+        """Accuracy before and after."""
+        context.report(Progress("decomposing", 0, 1))
+        reference, data = self.workload.build(context.data), self.workload.load(context.data)
+        compressed = compress_uniformly(
+            self.workload, reference, FORMATS[self.format], KEEP, seed=self.seed
+        )
+        before = score(compressed, data.test)
+        # As many epochs as the samples need: what ends the run is their number.
+        epochs = -(-self.samples // len(data.train))
+        recipe = replace(
+            self.recipe, epochs=epochs, max_samples=self.samples, max_seconds=context.seconds
+        )
+        networks = (reference, compressed)
+        done = repair(self.protocol, self.workload, networks, data.train, recipe, context)
+        return {
+            "format": self.format,
+            "protocol": str(self.protocol),
+            "samples": done.samples,
+            "share": compare(self.workload, reference, compressed).share,
+            "accuracy before": before,
+            "accuracy": score(compressed, data.test),
+            "seconds": done.seconds,
+        }
+
+
+def _cells(workload: CompressionWorkload, samples: tuple[int, ...]) -> tuple[SamplesEntry, ...]:
+    return tuple(
+        SamplesEntry(workload, format, protocol, count)
+        for format in FORMATS_COMPARED
+        for protocol in Protocol
+        for count in samples
+    )
+
+
+SEQUENTIAL_VS_END_TO_END = Experiment(
+    name="sequential-vs-end-to-end",
+    title="ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
+    entries=_cells(RESNET32, (10_000, 25_000, 100_000)),
+    needs="CIFAR-10 (binary) and the published ResNet-32",
+    quick=_cells(DIGITS, (1_000,)),
+    figure=LineFigure("samples", "accuracy", ("format", "protocol")),
+)
+
+SEQUENTIAL_VS_END_TO_END_DIGITS = Experiment(
+    name="sequential-vs-end-to-end-digits",
+    title="The embedded digits network at 10 %: accuracy in percent against samples processed",
+    entries=_cells(DIGITS, (1_000, 3_000, 10_000, 30_000)),
+    seconds=60.0,
+    quick=_cells(DIGITS, (1_000,)),
+    figure=LineFigure("samples", "accuracy", ("format", "protocol")),
+)

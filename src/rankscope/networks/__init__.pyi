@@ -1,0 +1,9 @@
+from .batches import Batch as Batch
+from .batches import TensorData as TensorData
+from .classifiers import HierarchicalClassifier as HierarchicalClassifier
+from .classifiers import ShallowClassifier as ShallowClassifier
+from .classifiers import TrainClassifier as TrainClassifier
+from .degree import DegreeAttention as DegreeAttention
+from .degree import DegreeNetwork as DegreeNetwork
+from .features import PatchFeatures as PatchFeatures
+from .mixers import MlpMixer as MlpMixer

@@ -1,0 +1,170 @@
+"""What a model is measured on: samples of a data set, a folder or a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rankscope.errors import RequestError
+from rankscope.networks.batches import Normalization
+from rankscope.networks.datasets import load_data_set
+from rankscope.networks.weight_files import read_weights
+
+NUM_SAMPLES, BATCH_SIZE = 512, 64  # of calibration data
+DATA_SETS = ("digits", "mnist", "fashion-mnist", "cifar10")
+_LABELLED = ("inputs", "labels")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSamples:
+    """Samples with their classes.
+
+    Args:
+        inputs: (samples, …).
+        labels: (samples,).
+        normalize: what networks trained on the data set get inputs through; None for nothing.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    normalize: Normalization | None = None
+
+
+def read_labelled(
+    data: str,
+    *,
+    data_set: str | None,
+    count: int | None = None,
+    part: Literal["train", "test"] = "test",
+) -> LabelledSamples:
+    """The first samples of a data set, as pixels in 0..1, or those of a file as they are.
+
+    Args:
+        data: the name of a data set; a folder that holds the one that belongs to the model; or a
+            `.safetensors` or `.npz` file with `inputs` and `labels`.
+        data_set: that belongs to the model, by name; None if there is none.
+        count: how many at most; None for all.
+        part: of a data set; a file has only one.
+
+    Raises:
+        RequestError: if it is none of these, or the file does not hold both.
+        DataError: if a data set is not there.
+        ModelFileError: if a file cannot be read.
+    """
+    path = Path(data)
+    if path.is_file():
+        return _from_file(path, count)
+    folder = path if path.is_dir() else None
+    name = data if folder is None else data_set
+    if name not in DATA_SETS:
+        raise RequestError(
+            f"--data takes a data set ({', '.join(DATA_SETS)}), a folder with the data set of a "
+            f"built-in network, or a file of inputs and labels; got {data!r}."
+        )
+    whole = load_data_set(name, folder)
+    samples = whole.train if part == "train" else whole.test
+    samples = samples if count is None else samples.head(count)
+    if samples.targets is None:
+        raise RequestError(f"--data: {name} has no labels.")
+    is_bytes = not samples.inputs.is_floating_point()
+    inputs = samples.inputs.float() / 255 if is_bytes else samples.inputs
+    return LabelledSamples(inputs, samples.targets, samples.normalize)
+
+
+def _from_file(path: Path, count: int | None) -> LabelledSamples:
+    tensors = read_weights(path)
+    if set(tensors) != set(_LABELLED) or tensors["labels"].is_floating_point():
+        holds = ", ".join(f"{name} ({tensor.dtype})" for name, tensor in tensors.items())
+        raise RequestError(
+            f"--data: {str(path)!r} must hold 'inputs' and integer 'labels', got {holds}."
+        )
+    inputs, labels = (tensors[name][:count] for name in _LABELLED)
+    return LabelledSamples(inputs.to(torch.get_default_dtype()), labels.long())
+
+
+def read_calibration(data: str, *, data_set: str | None) -> list[Tensor | dict[str, Tensor]]:
+    """The first samples of a data set or a file, in batches.
+
+    Args:
+        data: the name of a data set; a folder that holds the one that belongs to the model; or a
+            `.safetensors` or `.npz` file with the inputs, one sample after the other along their
+            first position: one tensor, or several named as the model names them.
+        data_set: that belongs to the model, by name; None if there is none.
+
+    Raises:
+        RequestError: if it is none of these.
+        DataError: if a data set is not there.
+        ModelFileError: if a file cannot be read.
+    """
+    path = Path(data)
+    if path.is_file():
+        return _batches(read_weights(path))
+    if data not in DATA_SETS and not path.is_dir():
+        raise RequestError(
+            f"--data takes a data set ({', '.join(DATA_SETS)}), a folder or a file; "
+            f"{data!r} is none of them."
+        )
+    folder = path if path.is_dir() else None
+    name = data if folder is None else data_set
+    if name is None:
+        raise RequestError(
+            f"--data: which inputs the model takes from the folder {data!r} is not known, only for "
+            "built-in networks of images; give a .safetensors or .npz file with inputs."
+        )
+    samples = load_data_set(name, folder).train.head(NUM_SAMPLES)
+    return [batch.inputs for batch in samples.batches(BATCH_SIZE)]
+
+
+def _batches(tensors: dict[str, Tensor]) -> list[Tensor | dict[str, Tensor]]:
+    counts = {name: len(tensor) if tensor.ndim else 0 for name, tensor in tensors.items()}
+    if len(set(counts.values())) != 1 or not all(counts.values()):
+        raise RequestError(
+            f"--data: wanted tensors with the same number of samples, at least 1, got {counts}."
+        )
+    count = min(*counts.values(), NUM_SAMPLES)
+    cut = {name: torch.split(tensor[:count], BATCH_SIZE) for name, tensor in tensors.items()}
+    rows = [dict(zip(cut, parts, strict=True)) for parts in zip(*cut.values(), strict=True)]
+    return [next(iter(row.values())) if len(row) == 1 else row for row in rows]
+
+
+def read_tensor(path: Path) -> Tensor:
+    """The one tensor (count, positions, …) in a .npy, .pt or .safetensors file.
+
+    Nothing that may be in the file is run.
+
+    Raises:
+        RequestError: if the file cannot be read, or does not hold exactly one tensor of numbers
+            with at least two axes.
+    """
+    readers = {".npy": _read_numpy, ".pt": _read_torch, ".safetensors": _read_safetensors}
+    if path.suffix not in readers:
+        raise RequestError(f"--data takes {', '.join(readers)}, got {path.name!r}.")
+    try:
+        tensor = readers[path.suffix](path)
+    except OSError as error:
+        raise RequestError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except Exception as error:  # the three libraries raise all kinds of errors on broken files
+        raise RequestError(f"{path} is not a sound {path.suffix} file: {error}") from error
+    if not isinstance(tensor, Tensor) or tensor.ndim < 2:
+        shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise RequestError(f"{path} must hold a tensor (count, positions, …), got {shape}.")
+    return tensor
+
+
+def _read_numpy(path: Path) -> object:
+    import numpy
+
+    return torch.from_numpy(numpy.load(path, allow_pickle=False))
+
+
+def _read_torch(path: Path) -> object:
+    return torch.load(path, weights_only=True, map_location="cpu")
+
+
+def _read_safetensors(path: Path) -> object:
+    from safetensors.torch import load_file
+
+    tensors = list(load_file(path).values())
+    return tensors[0] if len(tensors) == 1 else len(tensors)

@@ -1,0 +1,1 @@
+"""Bounds on separation ranks; every bound carries its theorem."""

@@ -1,0 +1,1 @@
+"""Polynomial networks whose separation rank is measured exactly."""

@@ -1,0 +1,474 @@
+"""Make a certificate of a measured rank, and verify one by a path of its own."""
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TypeVar
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rankscope.errors import CertificateError, RankscopeError
+from rankscope.progress import Progress, Report, ignore
+from rankscope.rank.certificate import (
+    MAX_DETERMINANT,
+    Certificate,
+    CertifiedMinor,
+    DrawnWeights,
+    GivenArray,
+    GivenWeights,
+    Verdict,
+    draw_challenges,
+    pack_answers,
+    soundness_log2,
+)
+from rankscope.rank.elimination import solve_modulo
+from rankscope.rank.measured import MeasuredRank, Numbers, Residues, SplitFunction
+from rankscope.rank.networks.catalogue import build
+from rankscope.rank.networks.given_weights import require_weights_of, weight_residues
+from rankscope.rank.networks.network import PolynomialNetwork
+from rankscope.rank.partition import Partition
+from rankscope.workers import Workers
+
+# --- Values of minors, a tile at a time: their determinants, and answers to their challenges ------
+
+
+ENTRIES_AT_ONCE = 2**22  # values held by a worker
+_SPOTS = 45  # rows and columns of a spot check: 2,025 entries
+_LIMB_BITS = 16
+
+Tile = tuple[Numbers, Numbers]
+Result = TypeVar("Result")
+
+
+class InPieces(SplitFunction):
+    """The same function, evaluated on at most so many pairs at a time."""
+
+    def __init__(self, function: SplitFunction, pairs_at_once: int) -> None:
+        self.function = function
+        self.pairs_at_once = pairs_at_once
+        self.prime = function.prime
+        self.num_points = function.num_points
+        self.num_grades = function.num_grades
+
+    def values(self, rows: Numbers, columns: Numbers) -> Residues:
+        found = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
+        for down, across in self._pieces(len(rows), len(columns)):
+            found[down, across] = self.function.values(rows[down], columns[across])
+        return found
+
+    def graded_values(self, rows: Numbers, columns: Numbers) -> Residues:
+        found = numpy.empty((self.num_grades, len(rows), len(columns)), dtype=numpy.int64)
+        for down, across in self._pieces(len(rows), len(columns)):
+            found[:, down, across] = self.function.graded_values(rows[down], columns[across])
+        return found
+
+    def _pieces(self, num_rows: int, num_columns: int) -> Iterator[tuple[slice, slice]]:
+        # Nearly square, as the points of both sides are drawn again for every piece.
+        height = max(1, min(num_rows, int(self.pairs_at_once**0.5)))
+        width = max(1, self.pairs_at_once // height)
+        return itertools.product(_slices(num_rows, height), _slices(num_columns, width))
+
+
+@dataclass(frozen=True)
+class MinorTiles:
+    """All the minors of one certificate that are read from the same function, tile by tile.
+
+    Graded parts are computed together, so every pair of points is evaluated once for all grades.
+    """
+
+    function: SplitFunction
+    minors: Sequence[CertifiedMinor]
+    workers: Workers = field(default_factory=Workers)
+    entries_at_once: int = ENTRIES_AT_ONCE
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether the minors belong to parts of the function."""
+        return any(minor.grade is not None for minor in self.minors)
+
+    @property
+    def num_parts(self) -> int:
+        """How many values there are for a pair of points."""
+        return self.function.num_grades if self.is_graded else 1
+
+    def points(self) -> tuple[Numbers, Numbers]:
+        """The rows and the columns of all the minors."""
+        return (
+            _union([minor.rows for minor in self.minors]),
+            _union([minor.columns for minor in self.minors]),
+        )
+
+    def parts(self, rows: Numbers, columns: Numbers) -> Residues:
+        """The values (parts, rows, columns) in which the minors lie."""
+        if self.is_graded:
+            return self.function.graded_values(rows, columns)
+        return self.function.values(rows, columns)[None]
+
+    def matrices(self, report: Report = ignore) -> list[NDArray[numpy.uint32]]:
+        """The minors themselves."""
+        found = [numpy.empty((minor.size, minor.size), numpy.uint32) for minor in self.minors]
+        for pieces in self._each_tile(_entries, report):
+            for matrix, (down, across, entries) in zip(found, pieces, strict=True):
+                matrix[down[:, None], across] = entries
+        return found
+
+    def wrong_answers(self, right_sides: Sequence[Residues], report: Report = ignore) -> list[int]:
+        """How many equations of each minor its answers miss.
+
+        Sums over tiles are all that is kept: memory grows with the size of a minor, not with its
+        square.
+        """
+        sums = [numpy.zeros_like(wanted) for wanted in right_sides]
+        for products in self._each_tile(_products, report):
+            for total, (down, product) in zip(sums, products, strict=True):
+                total[down] += product
+        return [
+            int((total % self.function.prime != wanted).sum())
+            for total, wanted in zip(sums, right_sides, strict=True)
+        ]
+
+    def spots(self, seed: bytes) -> tuple[Numbers, Numbers]:
+        """Some of the rows and columns, chosen by a hash."""
+        rows, columns = self.points()
+        return _chosen(rows, b"rows" + seed), _chosen(columns, b"columns" + seed)
+
+    def _each_tile(
+        self, work: Callable[["MinorTiles", Tile], Result], report: Report
+    ) -> Iterator[Result]:
+        rows, columns = self.points()
+        side = max(1, int((self.entries_at_once / self.num_parts) ** 0.5))
+        tiles = [
+            (rows[down], columns[across])
+            for down in _slices(len(rows), side)
+            for across in _slices(len(columns), side)
+        ]
+        for done, (_, result) in enumerate(self.workers.run(partial(work, self), tiles), start=1):
+            report(Progress("reading minors", done, len(tiles)))
+            yield result
+
+
+def _entries(
+    minors: MinorTiles, tile: Tile
+) -> list[tuple[Numbers, Numbers, NDArray[numpy.uint32]]]:
+    """Which rows and columns of each minor stand in a tile, and their entries."""
+    parts = minors.parts(*tile)
+    found = []
+    for minor in minors.minors:
+        down, at_row = _shared(minor.rows, tile[0])
+        across, at_column = _shared(minor.columns, tile[1])
+        entries = parts[minor.grade or 0][at_row[:, None], at_column]
+        found.append((down, across, entries.astype(numpy.uint32)))
+    return found
+
+
+def _products(minors: MinorTiles, tile: Tile) -> list[tuple[Numbers, Residues]]:
+    """Which rows of each minor stand in a tile, and what they contribute to its equations."""
+    prime = minors.function.prime
+    return [
+        (down, product_modulo(entries.astype(numpy.int64), minor.solutions()[across], prime))
+        for minor, (down, across, entries) in zip(
+            minors.minors, _entries(minors, tile), strict=True
+        )
+    ]
+
+
+def _shared(own: tuple[int, ...], others: Numbers) -> tuple[Numbers, Numbers]:
+    """The places of common numbers in two ascending lists."""
+    _, first, second = numpy.intersect1d(own, others, assume_unique=True, return_indices=True)
+    return first, second
+
+
+def determinant_modulo(matrix: NDArray[numpy.uint32], prime: int) -> int:
+    """The determinant modulo a prime by FLINT, which shares no code with our elimination.
+
+    Example:
+        >>> determinant_modulo(numpy.array([[1, 2], [3, 4]], dtype=numpy.uint32), 7)
+        5
+    """
+    import flint
+
+    size = len(matrix)
+    return int(flint.nmod_mat(size, size, matrix.ravel().tolist(), prime).det())
+
+
+def product_modulo(entries: Residues, solutions: Residues, prime: int) -> Residues:
+    """The product modulo a prime below 2^31, exactly, for an inner size of at most 2^16.
+
+    Solutions are taken in limbs of 16 bits: a sum of 2^16 products below 2^31 · 2^16 is an int64.
+
+    Example:
+        >>> product_modulo(numpy.array([[3, 4]]), numpy.array([[5], [6]]), 7).tolist()
+        [[4]]
+    """
+    limbs = numpy.concatenate((solutions >> _LIMB_BITS, solutions % 2**_LIMB_BITS), axis=1)
+    high, low = numpy.split(entries @ limbs % prime, 2, axis=1)
+    return numpy.asarray(((high << _LIMB_BITS) + low) % prime)
+
+
+def _slices(length: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+def _union(groups: Sequence[tuple[int, ...]]) -> Numbers:
+    return numpy.unique(numpy.array(list(itertools.chain(*groups)), dtype=numpy.int64))
+
+
+def _chosen(numbers: Numbers, seed: bytes) -> Numbers:
+    stream = hashlib.shake_256(seed).digest(8 * _SPOTS)
+    words = numpy.frombuffer(stream, dtype="<u8") % numpy.uint64(len(numbers))
+    return numpy.unique(numbers[words.astype(numpy.int64)])
+
+
+# --- Certificates of measured ranks: making them, and checking them without trusting their maker
+
+
+MAX_DEFINED = 2**20  # evaluations by the defining equations; more are taken by the fast way
+# Numbers that a network may hold at once while it is evaluated on some pairs.
+_NUMBERS_AT_ONCE = 2**26
+_FAST_NUMBERS_AT_ONCE = 2**33
+
+_DEFINED = "{}: determinants by FLINT, values by the defining equations"
+_ANSWERED = "{}: answers to challenges, values by the defining equations"
+_COMPARED = (
+    "{}: answers to challenges, values by the fast evaluation; {:,} values compared with the \
+defining equations"
+)
+
+
+def certify_rank(
+    network: PolynomialNetwork,
+    partition: Partition,
+    measured: MeasuredRank,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    max_determinant: int = MAX_DETERMINANT,
+    report: Report = ignore,
+) -> Certificate:
+    """Write down what proves the lower bound of a measured rank.
+
+    Args:
+        network: the one that was measured.
+        partition: the split that was measured.
+        measured: its best run is certified.
+        weights: those it was measured at, if it was not at random ones.
+        max_determinant: minors up to this size, at most 500, go without answers to challenges.
+        report: told of every finished tile.
+
+    Raises:
+        CertificateError: if it was measured at other weights.
+        FamilyError: if the network is none that `verify` can build again.
+        MatrixError: if a minor is 0 modulo the prime, so that the measurement was of another
+            network.
+    """
+    if measured.has_given_weights != (weights is not None):
+        wanted = "at given weights: give them" if weights is None else "at random ones: give none"
+        raise CertificateError(f"certify_rank: the rank was measured {wanted}.")
+    build(network.family, network.settings)
+    run = measured.best
+    draft = Certificate(
+        family=network.family,
+        settings=network.settings,
+        partition=partition,
+        weights=DrawnWeights(run.seed) if weights is None else _written_down(weights),
+        points_seed=run.seed,
+        prime=run.prime,
+        lower=run.matrix_rank,
+        minors=tuple(
+            CertifiedMinor(minor.grade, minor.rows, minor.columns)
+            for minor in run.minors
+            if minor.size
+        ),
+    )
+    limit = min(max_determinant, MAX_DETERMINANT)
+    large = [n for n, minor in enumerate(draft.minors) if minor.size > limit]
+    if not large:
+        return draft
+    subject = _Subject(draft, network)
+    matrices = MinorTiles(subject.fast, [draft.minors[n] for n in large]).matrices(report)
+    minors, binding = list(draft.minors), draft.binding()
+    for number, matrix in zip(large, matrices, strict=True):
+        right_sides = draw_challenges(binding, number, len(matrix), draft.prime)
+        answers = pack_answers(solve_modulo(matrix, right_sides, draft.prime))
+        minors[number] = replace(minors[number], answers=answers)
+    return replace(draft, minors=tuple(minors))
+
+
+def verify(
+    certificate: Certificate,
+    report: Report = ignore,
+    *,
+    max_defined: int = MAX_DEFINED,
+) -> Verdict:
+    """Check a certificate by recomputing what is needed, and nothing else.
+
+    Small minors are computed by the equations that define the network, and their determinants by
+    FLINT: neither shares code with the measurement. For large ones the file must answer
+    challenges (see `rankscope.rank.certificate`): all n^2 values are computed,
+    but only some at a time, and nothing is eliminated.
+
+    Args:
+        certificate: as read from a file.
+        report: told of every finished tile.
+        max_defined: up to so many evaluations, challenges too are checked by the defining
+            equations.
+
+    Raises:
+        CertificateError: if it speaks of a network, weights or points that do not exist, or a
+            large minor has no answers.
+    """
+    started = time.perf_counter()
+    try:
+        network = build(certificate.family, certificate.settings)
+        subject = _Subject(certificate, network)
+        subject.require_existing_points()
+        small = [n for n, minor in enumerate(certificate.minors) if minor.answers is None]
+        large = [n for n, minor in enumerate(certificate.minors) if minor.answers is not None]
+        reason, paths = None, []
+        if small:
+            paths.append(_DEFINED.format(_counted(small)))
+            reason = subject.vanishing_determinant(small, report)
+        if large and reason is None:
+            path, reason = subject.wrong_answer(large, max_defined, report)
+            paths.append(path)
+    except RankscopeError as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"The certificate cannot be checked. {error}") from error
+    return Verdict(
+        is_proved=reason is None,
+        statement=certificate.statement,
+        lower=certificate.lower,
+        reason=reason,
+        soundness_log2=soundness_log2(certificate.prime) if large else None,
+        num_minors=len(certificate.minors),
+        paths=tuple(paths),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What a certificate speaks of, ready to be evaluated."""
+
+    certificate: Certificate
+    network: PolynomialNetwork
+
+    @cached_property
+    def defined(self) -> SplitFunction:
+        """The function by the defining equations."""
+        return self._in_pieces(self.network.reference_split, _NUMBERS_AT_ONCE)
+
+    @cached_property
+    def fast(self) -> SplitFunction:
+        """The function as it was measured."""
+        return self._in_pieces(self.network.split, _FAST_NUMBERS_AT_ONCE)
+
+    def _in_pieces(self, split: Callable[..., SplitFunction], numbers_at_once: int) -> InPieces:
+        certificate, network = self.certificate, self.network
+        function = split(
+            certificate.partition,
+            seed=certificate.points_seed,
+            prime=certificate.prime,
+            weights=_residues(certificate, network),
+        )
+        # Whatever a layer computes for one pair has fewer entries than this.
+        num_weights = sum(parameter.numel() for parameter in network.parameters())
+        numbers_each = network.num_positions**2 * (network.input_size + num_weights)
+        return InPieces(function, max(1, numbers_at_once // numbers_each))
+
+    def require_existing_points(self) -> None:
+        num_rows, num_columns = self.defined.num_points
+        for minor in self.certificate.minors:
+            if minor.grade is not None and minor.grade >= self.defined.num_grades:
+                raise CertificateError(
+                    f"The function has the grades 0..{self.defined.num_grades - 1}, "
+                    f"the certificate names {minor.grade}."
+                )
+            for name, numbers, limit in (
+                ("rows", minor.rows, num_rows),
+                ("columns", minor.columns, num_columns),
+            ):
+                if limit is not None and numbers[-1] >= limit:
+                    raise CertificateError(
+                        f"There are {limit} {name}, the certificate names number {numbers[-1]}."
+                    )
+            if minor.answers is None and minor.size > MAX_DETERMINANT:
+                raise CertificateError(
+                    f"A minor of size {minor.size} needs answers to challenges; the determinant "
+                    f"is taken up to {MAX_DETERMINANT}."
+                )
+
+    def vanishing_determinant(self, numbers: list[int], report: Report) -> str | None:
+        """Why the minors with these numbers fail; None if they do not."""
+        minors = [self.certificate.minors[number] for number in numbers]
+        matrices = MinorTiles(self.defined, minors).matrices(report)
+        for number, matrix in zip(numbers, matrices, strict=True):
+            if determinant_modulo(matrix, self.certificate.prime) == 0:
+                return (
+                    f"minor {number}, of size {len(matrix)}, is 0 modulo {self.certificate.prime}."
+                )
+        return None
+
+    def wrong_answer(
+        self, numbers: list[int], max_defined: int, report: Report
+    ) -> tuple[str, str | None]:
+        """How the answers of the minors with these numbers were checked, and why they fail."""
+        what = _counted(numbers)
+        minors = [self.certificate.minors[number] for number in numbers]
+        binding = self.certificate.binding()
+        right_sides = [
+            draw_challenges(binding, number, minor.size, self.certificate.prime)
+            for number, minor in zip(numbers, minors, strict=True)
+        ]
+        slow = MinorTiles(self.defined, minors)
+        rows, columns = slow.points()
+        if len(rows) * len(columns) * slow.num_parts <= max_defined:
+            path = _ANSWERED.format(what)
+            return path, _first_wrong(numbers, slow.wrong_answers(right_sides, report))
+        quick = MinorTiles(self.fast, minors)
+        spots = slow.spots(binding)
+        is_equal = quick.parts(*spots) == slow.parts(*spots)
+        path = _COMPARED.format(what, is_equal.size)
+        if not is_equal.all():
+            differing = is_equal.size - int(is_equal.sum())
+            return path, f"the fast evaluation differs from the definition {differing:,} times."
+        return path, _first_wrong(numbers, quick.wrong_answers(right_sides, report))
+
+
+def _first_wrong(numbers: list[int], num_wrong: list[int]) -> str | None:
+    for number, count in zip(numbers, num_wrong, strict=True):
+        if count:
+            return f"the answers of minor {number} miss {count} equations."
+    return None
+
+
+def _counted(numbers: list[int]) -> str:
+    return "1 minor" if len(numbers) == 1 else f"{len(numbers)} minors"
+
+
+def _written_down(weights: Mapping[str, Tensor]) -> GivenWeights:
+    return GivenWeights(
+        {
+            name: GivenArray(
+                tuple(tensor.shape), tuple(tensor.detach().double().flatten().tolist())
+            )
+            for name, tensor in weights.items()
+        }
+    )
+
+
+def _residues(certificate: Certificate, network: PolynomialNetwork) -> dict[str, Residues]:
+    if isinstance(certificate.weights, DrawnWeights):
+        return network.draw_weights(certificate.weights.seed, certificate.prime)
+    weights = {
+        name: torch.tensor(array.values, dtype=torch.float64).reshape(array.shape)
+        for name, array in certificate.weights.arrays.items()
+    }
+    require_weights_of(network, weights)
+    return weight_residues(weights, certificate.prime)

@@ -1,1 +1,0 @@
-"""Results as pages to read: plain data in, text out."""

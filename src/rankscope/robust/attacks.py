@@ -1,0 +1,363 @@
+"""Looking for perturbations that change a label: PGD, and APGD with steps of its own.
+
+attacked = attack(model, inputs, labels, radius=36 / 255, norm=L2())
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.errors import RobustnessError
+from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
+from rankscope.robust.margins import AttackLoss, CrossEntropy, Margin, require_labels
+from rankscope.robust.norms import Norm
+from rankscope.seeds import seed_of
+
+_FIRST, _SHRINK, _LEAST = 0.22, 0.03, 0.06  # of the steps: when APGD looks back
+_MOMENTUM, _ENOUGH = 0.75, 0.75
+
+
+@dataclass(frozen=True)
+class Threat:
+    """What an attacker may do to a sample.
+
+    Args:
+        radius: of a perturbation, at most.
+        norm: that it is measured in.
+        pixels: smallest and largest value of an entry; None if there is no limit.
+
+    Raises:
+        RobustnessError: if the radius is negative or not finite.
+    """
+
+    radius: float
+    norm: Norm
+    pixels: tuple[float, float] | None = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.radius < float("inf"):
+            raise RobustnessError(f"A radius must be 0 or more, and finite, got {self.radius}.")
+
+    def within(self, inputs: Tensor, perturbed: Tensor) -> Tensor:
+        """The nearest inputs that are allowed; clamping never moves away from a sample."""
+        near = inputs + self.norm.projected(perturbed - inputs, self.radius)
+        return near if self.pixels is None else near.clamp(*self.pixels)
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What an attack gives.
+
+    Args:
+        inputs: perturbed where that changed the label or began with another one, else as given.
+        is_broken: whether the label is lost, (samples,).
+        distances: of the perturbed inputs, in float64.
+    """
+
+    inputs: Tensor
+    is_broken: Tensor
+    distances: Tensor
+
+    @property
+    def accuracy(self) -> float:
+        """The share of samples that keep their label."""
+        return float((~self.is_broken).double().mean())
+
+
+class Target:
+    """A batch of samples under attack: remembers what was broken, and by which perturbation."""
+
+    def __init__(self, model: nn.Module, inputs: Tensor, labels: Tensor, threat: Threat) -> None:
+        self.inputs, self.labels, self.threat = inputs, labels, threat
+        self._model = model
+        self.broken_inputs = inputs.clone()
+        with torch.no_grad():
+            outputs = model(inputs)
+        require_labels(outputs, labels)
+        self.is_broken = outputs.argmax(dim=1) != labels
+
+    @property
+    def standing(self) -> Tensor:
+        """The samples that still have their label, by number."""
+        return torch.nonzero(~self.is_broken).flatten()
+
+    def try_points(self, chosen: Tensor, points: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor]:
+        """The loss of points and its gradients; those that break a sample are kept.
+
+        Args:
+            chosen: which samples the points belong to.
+            points: within the threat, or they do not count.
+            loss: to be raised.
+        """
+        points = points.detach().clone()
+        points.requires_grad = True
+        with torch.enable_grad():
+            outputs = self._model(points)
+            values = loss(outputs, self.labels[chosen])
+            (gradients,) = torch.autograd.grad(values.sum(), points)
+        changes = points.detach().double() - self.inputs[chosen].double()
+        is_near = self.threat.norm.lengths(changes) <= self.threat.radius
+        is_won = (outputs.detach().argmax(dim=1) != self.labels[chosen]) & is_near
+        is_new = is_won & ~self.is_broken[chosen]
+        self.broken_inputs[chosen[is_new]] = points.detach()[is_new]
+        self.is_broken[chosen[is_new]] = True
+        return values.detach(), gradients
+
+
+@dataclass(frozen=True)
+class Attack(ABC):
+    """A way of looking for perturbations, several times over. Subclasses are frozen.
+
+    Args:
+        steps: in each search.
+        restarts: searches from different random points, for samples that stand until then.
+        loss: to be raised.
+        seed: of the random points.
+    """
+
+    steps: int
+    restarts: int
+    loss: AttackLoss
+    seed: int
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.restarts) < 1:
+            raise RobustnessError(
+                f"{type(self).__name__}: steps and restarts must be at least 1, got {self.steps} "
+                f"and {self.restarts}."
+            )
+
+    @abstractmethod
+    def search(self, target: Target, generator: torch.Generator) -> None:
+        """One search, on the samples that stand."""
+
+
+def attack(  # noqa: PLR0913 - the parts of an attack, all by name
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    *,
+    by: Attack,
+    batch_size: int = 256,
+    report: Report = ignore,
+) -> Attacked:
+    """Look for perturbations that change labels; the model is attacked in inference mode.
+
+    Args:
+        model: a classifier.
+        inputs: (samples, …), within the range of pixels.
+        labels: (samples,).
+        threat: what is allowed.
+        by: the attack.
+        batch_size: samples at a time.
+        report: called after each search of each batch.
+
+    Raises:
+        RobustnessError: if labels or inputs do not fit.
+    """
+    require_pixels(inputs, threat.pixels)
+    parts = []
+    starts = range(0, len(inputs), batch_size)
+    with inference(model):
+        for number, start in enumerate(starts):
+            chosen = slice(start, start + batch_size)
+            target = Target(model, inputs[chosen], labels[chosen], threat)
+            for restart in range(by.restarts):
+                seed = seed_of("attack", by.seed, restart, number)
+                if threat.radius > 0 and len(target.standing):
+                    by.search(target, torch.Generator().manual_seed(seed))
+                done = number * by.restarts + restart + 1
+                report(Progress("attacking", done, len(starts) * by.restarts))
+            parts.append(target)
+    broken_inputs = torch.cat([part.broken_inputs for part in parts])
+    distances = threat.norm.lengths(broken_inputs.double() - inputs.double())
+    return Attacked(broken_inputs, torch.cat([part.is_broken for part in parts]), distances)
+
+
+def require_pixels(inputs: Tensor, pixels: tuple[float, float] | None) -> None:
+    """Refuse inputs outside of the range: clamping would move them without any attack.
+
+    Raises:
+        RobustnessError: if there are such, or none at all.
+    """
+    if len(inputs) == 0:
+        raise RobustnessError("There must be at least one sample, got 0.")
+    lowest, highest = float(inputs.min()), float(inputs.max())
+    if pixels is not None and not pixels[0] <= lowest <= highest <= pixels[1]:
+        raise RobustnessError(
+            f"Inputs must lie within {pixels[0]} to {pixels[1]}, got {lowest:.4g} to "
+            f"{highest:.4g}; put the scaling into the model, or name another range of pixels."
+        )
+
+
+# --- Attacks that follow gradients and stay within a ball -----------------------------------------
+
+
+def _start(target: Target, chosen: Tensor, generator: torch.Generator) -> Tensor:
+    inputs, threat = target.inputs[chosen], target.threat
+    drawn = threat.norm.random(target.inputs, threat.radius, generator)[chosen]
+    return threat.within(inputs, inputs + drawn)
+
+
+@dataclass(frozen=True)
+class ProjectedDescent(Attack):
+    """Steps of one length along the steepest direction, each followed by a projection (PGD).
+
+    Args:
+        steps: in each search.
+        restarts: searches from different random points.
+        loss: to be raised.
+        seed: of the random points.
+        step: length of a step, as a share of the radius.
+
+    Reference:
+        Madry et al. (2018), arXiv:1706.06083.
+    """
+
+    steps: int = 10
+    restarts: int = 1
+    loss: AttackLoss = field(default_factory=CrossEntropy)
+    seed: int = 0
+    step: float = 0.25
+
+    def search(self, target: Target, generator: torch.Generator) -> None:
+        chosen, threat = target.standing, target.threat
+        points = _start(target, chosen, generator)
+        for _ in range(self.steps):
+            _, gradients = target.try_points(chosen, points, self.loss)
+            is_left = ~target.is_broken[chosen]
+            chosen, points, gradients = chosen[is_left], points[is_left], gradients[is_left]
+            if len(chosen) == 0:
+                return
+            moved = points + self.step * threat.radius * threat.norm.steepest(gradients)
+            points = threat.within(target.inputs[chosen], moved)
+        target.try_points(chosen, points, self.loss)
+
+
+@dataclass
+class _Trail:
+    """Where each sample of a search is; all have one row for each sample that stands."""
+
+    chosen: Tensor
+    before: Tensor
+    points: Tensor
+    gradients: Tensor
+    values: Tensor
+    best: Tensor
+    best_values: Tensor
+    best_gradients: Tensor
+    steps: Tensor
+    num_gains: Tensor
+    has_shrunk: Tensor
+    best_then: Tensor
+
+    def keep(self, is_left: Tensor) -> None:
+        """Forget the others."""
+        for name, rows in vars(self).items():
+            setattr(self, name, rows[is_left])
+
+
+@dataclass(frozen=True)
+class AutoProjectedDescent(Attack):
+    """Projected steps with momentum, halved for each sample when they stop helping (APGD).
+
+    Args:
+        steps: in each search.
+        restarts: searches from different random points.
+        loss: to be raised.
+        seed: of the random points.
+
+    Reference:
+        Croce & Hein (2020), arXiv:2003.01690, algorithm 1.
+    """
+
+    steps: int = 50
+    restarts: int = 1
+    loss: AttackLoss = field(default_factory=Margin)
+    seed: int = 0
+
+    def checkpoints(self) -> tuple[int, ...]:
+        """After which steps it looks back whether they helped.
+
+        Example:
+            >>> AutoProjectedDescent(steps=100).checkpoints()
+            (22, 41, 57, 70, 80, 87, 93, 99)
+        """
+        shares = [0.0, _FIRST]
+        while shares[-1] < 1:
+            shares.append(shares[-1] + max(shares[-1] - shares[-2] - _SHRINK, _LEAST))
+        # Rounded first, as 0.57 * 100 is a little more than 57.
+        checkpoints = dict.fromkeys(math.ceil(round(share * self.steps, 6)) for share in shares[1:])
+        return tuple(step for step in checkpoints if step <= self.steps)
+
+    def search(self, target: Target, generator: torch.Generator) -> None:
+        trail = self._begin(target, generator)
+        checkpoints, last = self.checkpoints(), 0
+        for number in range(1, self.steps + 1):
+            trail.keep(~target.is_broken[trail.chosen])
+            if len(trail.chosen) == 0:
+                return
+            self._move(target, trail, momentum=1.0 if number == 1 else _MOMENTUM)
+            if number in checkpoints:
+                _look_back(trail, number - last)
+                last = number
+
+    def _begin(self, target: Target, generator: torch.Generator) -> _Trail:
+        chosen = target.standing
+        points = _start(target, chosen, generator)
+        values, gradients = target.try_points(chosen, points, self.loss)
+        return _Trail(
+            chosen,
+            points,
+            points,
+            gradients,
+            values,
+            points,
+            values,
+            gradients,
+            torch.full_like(values, 2 * target.threat.radius),
+            torch.zeros_like(values),
+            torch.zeros_like(values, dtype=torch.bool),
+            values,
+        )
+
+    def _move(self, target: Target, trail: _Trail, *, momentum: float) -> None:
+        threat, inputs = target.threat, target.inputs[trail.chosen]
+        lengths = trail.steps.view(-1, *[1] * (inputs.ndim - 1))
+        climbed = threat.within(
+            inputs, trail.points + lengths * threat.norm.steepest(trail.gradients)
+        )
+        carried = momentum * (climbed - trail.points) + (1 - momentum) * (
+            trail.points - trail.before
+        )
+        trail.before, trail.points = trail.points, threat.within(inputs, trail.points + carried)
+        values, trail.gradients = target.try_points(trail.chosen, trail.points, self.loss)
+        trail.num_gains = trail.num_gains + (values > trail.values)
+        trail.values = values
+        is_best = values > trail.best_values
+        trail.best_values = torch.where(is_best, values, trail.best_values)
+        trail.best = _chosen(is_best, trail.points, trail.best)
+        trail.best_gradients = _chosen(is_best, trail.gradients, trail.best_gradients)
+
+
+def _look_back(trail: _Trail, num_steps: int) -> None:
+    """Halve the steps of samples that gained too seldom, and go back to their best points."""
+    is_stuck = trail.num_gains < _ENOUGH * num_steps
+    # Steps that were not halved last time, and still nothing better came.
+    is_stuck |= ~trail.has_shrunk & (trail.best_values <= trail.best_then)
+    trail.steps = torch.where(is_stuck, trail.steps / 2, trail.steps)
+    trail.has_shrunk, trail.best_then = is_stuck, trail.best_values
+    trail.num_gains = torch.zeros_like(trail.num_gains)
+    trail.points = _chosen(is_stuck, trail.best, trail.points)
+    trail.before = _chosen(is_stuck, trail.best, trail.before)
+    trail.gradients = _chosen(is_stuck, trail.best_gradients, trail.gradients)
+    trail.values = torch.where(is_stuck, trail.best_values, trail.values)
+
+
+def _chosen(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    return torch.where(condition.view(-1, *[1] * (yes.ndim - 1)), yes, no)

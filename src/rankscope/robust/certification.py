@@ -1,0 +1,231 @@
+"""Accuracy that is proved, beside the accuracy that an attack leaves: the truth is between them.
+
+certify(model, inputs, labels, [36 / 255, 72 / 255]).to_dict()
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.drawing.raster import write_figure
+from rankscope.drawing.themes import LIGHT
+from rankscope.errors import RobustnessError
+from rankscope.modes import inference
+from rankscope.progress import Report, ignore
+from rankscope.robust.attacks import Attack, AutoProjectedDescent, Threat, require_pixels
+from rankscope.robust.attacks import attack as carry_out
+from rankscope.robust.lipschitz import require_finite
+from rankscope.robust.margins import require_labels
+from rankscope.robust.methods import Lipschitz, Method, Samples
+from rankscope.robust.norms import L2, Norm
+
+_BATCH_SIZE = 256
+_INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")
+_PROVED, _BETWEEN = LIGHT.shape("parameter").stroke, LIGHT.shape("parameter").fill
+_ATTACKED = LIGHT.wire("cut").color
+
+
+@dataclass(frozen=True)
+class CertifiedRadius:
+    """Accuracies at one radius.
+
+    Args:
+        radius: of perturbations.
+        certified: share of samples that are right and proved to stay so.
+        attacked: share that is right after the attack.
+    """
+
+    radius: float
+    certified: float
+    attacked: float
+
+
+@dataclass(frozen=True)
+class Certification:
+    """What was proved about a model on some samples, and what an attack could not refute.
+
+    Args:
+        clean: accuracy without any perturbation.
+        radii: in increasing order.
+        norm: that radii are measured in.
+        method: of the proof.
+        attack: of the attack.
+        num_samples: how many there were.
+        lipschitz: the bound that was used, or None.
+        assumptions: what must hold for it.
+    """
+
+    clean: float
+    radii: tuple[CertifiedRadius, ...]
+    norm: str
+    method: str
+    attack: str
+    num_samples: int
+    lipschitz: float | None
+    assumptions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        rows = (
+            f"{row.radius:.4g}: {row.certified:.2%} certified, {row.attacked:.2%} after the attack"
+            for row in self.radii
+        )
+        return "\n".join((f"clean {self.clean:.2%}", *rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a JSON document."""
+        return {
+            "clean": self.clean,
+            "radii": [vars(row) for row in self.radii],
+            "norm": self.norm,
+            "method": self.method,
+            "attack": self.attack,
+            "samples": self.num_samples,
+            "lipschitz": self.lipschitz,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def certify(  # noqa: PLR0913 - the parts of a certification, all by name
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    radii: Sequence[float],
+    *,
+    norm: Norm | None = None,
+    method: Method | None = None,
+    attack: Attack | None = None,
+    pixels: tuple[float, float] | None = (0.0, 1.0),
+    report: Report = ignore,
+) -> Certification:
+    """Clean, certified and attacked accuracy of a classifier.
+
+    A label that is proved at one radius is proved at every smaller one, and one that is lost at one
+    radius is lost at every larger one.
+
+    Args:
+        model: a classifier; in any mode, its inference mode is what is certified.
+        inputs: (samples, …), in the units that radii are measured in.
+        labels: (samples,).
+        radii: at least one.
+        norm: of perturbations; None for the Euclidean one.
+        method: of the proof; None for Lipschitz constants.
+        attack: that tries to refute it; None for APGD.
+        pixels: smallest and largest value of an entry; None if there is no limit.
+        report: called with how far it is.
+
+    Raises:
+        RobustnessError: if the attack breaks a sample that is certified; or if numbers in the
+            model or its outputs are not finite, or labels, inputs or radii do not fit.
+        UnsupportedModuleError: if the method does not know an operation of the model.
+    """
+    ordered = sorted(set(radii))
+    if not ordered:
+        raise RobustnessError("certify: wanted at least one radius, got none.")
+    norm = L2() if norm is None else norm
+    method = Lipschitz() if method is None else method
+    attack = AutoProjectedDescent() if attack is None else attack
+    threats = [Threat(radius, norm, pixels) for radius in ordered]
+    require_pixels(inputs, pixels)
+    require_finite(model)
+    samples = _run(model, inputs, labels)
+    proof = method.prove(model, samples, threats, report)
+    is_right = samples.outputs.argmax(dim=1) == labels
+    # What holds at a radius holds at all before it: the largest first, and back again.
+    holds = (proof.holds & is_right).flip(0).cummax(dim=0).values.flip(0)
+    broken = [
+        carry_out(model, inputs, labels, threat, by=attack, report=report).is_broken
+        for threat in threats
+    ]
+    is_broken = torch.stack(broken).cummax(dim=0).values
+    _require_consistent(holds, is_broken, ordered, model=type(model).__name__)
+    shares = zip(ordered, _shares(holds), _shares(~is_broken), strict=True)
+    return Certification(
+        float(is_right.double().mean()),
+        tuple(CertifiedRadius(*row) for row in shares),
+        norm.name,
+        method.name,
+        repr(attack),
+        len(labels),
+        proof.lipschitz,
+        proof.assumptions,
+    )
+
+
+def _shares(rows: Tensor) -> list[float]:
+    return [float(row.double().mean()) for row in rows]
+
+
+def _run(model: nn.Module, inputs: Tensor, labels: Tensor) -> Samples:
+    with torch.no_grad(), inference(model):
+        outputs = torch.cat([model(batch) for batch in torch.split(inputs, _BATCH_SIZE)])
+    require_labels(outputs, labels)
+    return Samples(inputs, labels, outputs)
+
+
+def _require_consistent(
+    holds: Tensor, is_broken: Tensor, radii: Sequence[float], *, model: str
+) -> None:
+    wrong = holds & is_broken
+    if bool(wrong.any()):
+        at, sample = (int(number) for number in wrong.nonzero()[0])
+        raise RobustnessError(
+            f"{model}: {int(wrong.any(dim=0).sum())} of {wrong.shape[1]} samples are certified and "
+            f"yet broken by the attack, the first at radius {radii[at]:.6g} (sample {sample}). "
+            "The certificate is wrong: the model does not compute what its weights say, or the "
+            "method has an error."
+        )
+
+
+def draw_certification(certification: Certification, path: Path | str) -> Path:
+    """Draw certified accuracy over the radius, and the attack's curve above it.
+
+    The true robust accuracy lies between both. The same certification gives the same bytes.
+
+    Args:
+        certification: what was proved.
+        path: of a .svg, .pdf or .png file.
+
+    Raises:
+        OutputError: if the ending is none of these, or the file cannot be written.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    return write_figure(path, lambda: _figure(certification), what="a certification")
+
+
+# Matplotlib's classes can only be named where it is imported; hence Any.
+def _figure(certification: Certification) -> Any:
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained", facecolor=LIGHT.background)
+    axes = figure.add_subplot()
+    # At radius 0 there is nothing to prove and nothing to attack with.
+    rows = [row for row in certification.radii if row.radius > 0]
+    radii = [0.0, *(row.radius for row in rows)]
+    certified = [certification.clean, *(row.certified for row in rows)]
+    attacked = [certification.clean, *(row.attacked for row in rows)]
+    axes.fill_between(radii, certified, attacked, color=_BETWEEN, alpha=0.5, linewidth=0)
+    axes.plot(radii, attacked, color=_ATTACKED, marker="o", label="after the attack")
+    axes.plot(
+        radii, certified, color=_PROVED, marker="s", label=f"certified ({certification.method})"
+    )
+    axes.set_xlim(left=0.0)
+    axes.set_ylim(0.0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel(f"radius of perturbations, {certification.norm}", color=_INK)
+    axes.set_ylabel("accuracy", color=_INK)
+    axes.set_title(
+        f"The truth is between the curves ({certification.num_samples:,} samples)",
+        loc="left",
+        color=_INK,
+    )
+    axes.tick_params(colors=_MUTED)
+    axes.grid(color=_MUTED, alpha=0.15, linewidth=0.6)
+    for spine in axes.spines.values():
+        spine.set_color(_MUTED)
+    axes.legend(labelcolor=_INK)
+    return figure

@@ -1,1 +1,0 @@
-"""What proves a measured rank to someone who trusts nobody."""

@@ -1,1 +1,0 @@
-"""Measuring a rank: samples that grow, tiles, workers, checkpoints, and the result."""

@@ -1,1 +1,0 @@
-"""The least rank within a distance of a matrix or a function."""
