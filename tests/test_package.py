@@ -26,13 +26,13 @@ ROWS = [
         "seeds",
         "workers",
     ),
-    ("diagrams", "separation", "decompositions"),
-    ("bounds", "layers"),
-    ("architectures", "constructions"),
-    ("auditing", "robustness", "training", "compression", "generalization"),
+    ("diagrams",),
+    ("drawing", "reading", "rank", "factorize"),
+    ("robust", "networks"),
+    ("auditing", "compression", "generalize"),
     ("models", "verbs"),
-    ("report", "experiments"),
-    ("cli", "web"),
+    ("lab",),
+    ("cli",),
 ]
 PLACE_OF = {name: place for place, name in enumerate(name for row in ROWS for name in row)}
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -56,7 +56,8 @@ def test_wires_grow_with_the_logarithm_of_the_size() -> None:
 
 def test_the_same_diagram_gives_the_same_scene_for_any_hash_seed() -> None:
     program = (
-        "from rankscope.drawing.layout import lay_out, View\n"
+        "from rankscope.drawing.layout.choosing import lay_out\n"
+        "from rankscope.drawing.layout.placement import View\n"
         "from rankscope.diagrams.families import multi_head, with_batch\n"
         "from rankscope.diagrams.einsum import from_einsum\n"
         "import hashlib\n"

@@ -24,7 +24,7 @@ from rankscope.drawing.frames import (
     total_flops,
     values,
 )
-from rankscope.drawing.layout import render
+from rankscope.drawing.layout.render import render
 from rankscope.drawing.layout.choosing import place
 from rankscope.drawing.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, Placement, View, Wiring
 from rankscope.drawing.page import columns, named

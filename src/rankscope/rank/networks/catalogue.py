@@ -366,4 +366,4 @@ def _lowest(kind: Reader[Any]) -> int:
     inner = kind.something if isinstance(kind, Optional) else kind
     if isinstance(inner, ListOf):
         return _lowest(inner.item)
-    return inner.low if isinstance(inner, Integer) else 0
+    return inner.low or 0 if isinstance(inner, Integer) else 0
