@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings
-from tests.generalization.strategies import Recipe, drawn, random_network, recipes
+from tests.generalize.strategies import Recipe, drawn, random_network, recipes
 from torch import nn
 
 from rankscope.errors import GeneralizationError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generalization.strategies import drawn, random_network
+from tests.generalize.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError, UnsupportedModuleError

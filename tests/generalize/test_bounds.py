@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from tests.generalization.strategies import drawn, random_network
+from tests.generalize.strategies import drawn, random_network
 
 from rankscope.errors import GeneralizationError
 from rankscope.generalize.bounds import (

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.generalization.strategies import random_network
+from tests.generalize.strategies import random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError

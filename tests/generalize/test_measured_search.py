@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.generalization.strategies import Recipe, drawn, random_network, recipes
+from tests.generalize.strategies import Recipe, drawn, random_network, recipes
 
 from rankscope.errors import GeneralizationError
 from rankscope.generalize.compressed_network import (

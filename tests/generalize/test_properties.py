@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hypothesis import given, settings
-from tests.generalization.strategies import RANKS, Recipe, drawn, random_network, recipes
+from tests.generalize.strategies import RANKS, Recipe, drawn, random_network, recipes
 from torch import nn
 
 from rankscope.errors import GeneralizationError

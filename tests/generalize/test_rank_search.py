@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.generalization.strategies import RANKS, Drawn, Recipe, drawn, random_network, recipes
+from tests.generalize.strategies import RANKS, Drawn, Recipe, drawn, random_network, recipes
 from torch import nn
 
 from rankscope.errors import GeneralizationError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generalization.strategies import IMAGE, drawn, random_network
+from tests.generalize.strategies import IMAGE, drawn, random_network
 from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError, UnsupportedModuleError

@@ -5,7 +5,7 @@ import pytest
 import torch
 from flint import arb
 from hypothesis import given, settings, strategies
-from tests.constructions.strategies import points_in_square, random_network
+from tests.lab.strategies import points_in_square, random_network
 from torch import nn
 
 from rankscope.lab.constructions.dense import (

@@ -5,7 +5,7 @@ import numpy
 import pytest
 from hypothesis import given, settings, strategies
 from hypothesis import strategies as st
-from tests.constructions.strategies import (
+from tests.lab.strategies import (
     piecewise_linear,
     points_in_square,
     random_network,

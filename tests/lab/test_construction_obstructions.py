@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
-from tests.constructions.strategies import points_in_square, random_network
+from tests.lab.strategies import points_in_square, random_network
 
 from rankscope.errors import ConstructionError
 from rankscope.lab.constructions.dense import Box, evaluate

@@ -5,7 +5,7 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.constructions.strategies import QUARTERS, piecewise_linear, random_network
+from tests.lab.strategies import QUARTERS, piecewise_linear, random_network
 from torch import nn
 
 from rankscope.errors import ConstructionError

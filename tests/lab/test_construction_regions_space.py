@@ -4,7 +4,7 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.constructions.strategies import points_in_square, random_network, sampled_patterns
+from tests.lab.strategies import points_in_square, random_network, sampled_patterns
 
 from rankscope.errors import ConstructionError, TooLargeError
 from rankscope.lab.constructions.dense import Box, DenseLayer, evaluate, rational, relu_network
