@@ -7,12 +7,7 @@ import pytest
 
 from rankscope.errors import DataError
 from rankscope.networks.catalogue import BUILT_IN
-from rankscope.networks.weight_files import (
-    PUBLISHED,
-    data_folders,
-    find_data,
-    find_weights,
-)
+from rankscope.networks.published_weights import PUBLISHED, data_folders, find_data, find_weights
 
 
 @pytest.fixture(autouse=True)

@@ -288,6 +288,7 @@ NETWORK = Record(
         "steps": ListOf(STEP),
         "title": Optional(TEXT),
         "inputs": NAMES,
+        "input_shapes": ListOf(SHAPE),
         "outputs": NAMES,
         "structure": Optional(STRUCTURE),
         "constants": ListOf(CONSTANT),

@@ -24,9 +24,9 @@ from rankscope.drawing.frames import (
     total_flops,
     values,
 )
-from rankscope.drawing.layout.render import render
 from rankscope.drawing.layout.choosing import place
 from rankscope.drawing.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, Placement, View, Wiring
+from rankscope.drawing.layout.render import render
 from rankscope.drawing.page import columns, named
 from rankscope.drawing.raster import to_png
 from rankscope.drawing.scene import Box, Label, Point, Scene, Shape, Wire, union

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankscope.errors import RequestError
-from rankscope.networks.weight_files import embedded_weights, find_weights
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -174,6 +173,8 @@ def build(name: str) -> "nn.Module":
     Raises:
         RequestError: if there is no network of that name.
     """
+    from rankscope.networks.published_weights import embedded_weights
+
     found = _entry(name)
     if found.has_weights:
         return _with_weights(name, found.make(), embedded_weights(name))
@@ -200,6 +201,8 @@ def build_trained(
         DataError: if no published weights are there; the message says how to get them.
         ModelFileError: if the file does not hold this network.
     """
+    from rankscope.networks.published_weights import find_weights
+
     make = _entry(name).make
     path = find_weights(name, data) if weights is None else weights
     return _with_weights(name, make(), path)

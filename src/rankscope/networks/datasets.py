@@ -27,7 +27,7 @@ from rankscope.networks.batches import (
     PadCropFlip,
     TensorData,
 )
-from rankscope.networks.weight_files import ENVIRONMENT, data_folders
+from rankscope.networks.published_weights import ENVIRONMENT, data_folders
 from rankscope.seeds import seed_of
 
 # Where data sets come from: a folder at hand, or the address that their authors published.

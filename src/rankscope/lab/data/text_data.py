@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from rankscope.errors import DataError
 from rankscope.networks.batches import Batch, TensorData
 from rankscope.networks.datasets import RemoteFile, Source
-from rankscope.networks.weight_files import embedded_weights
+from rankscope.networks.published_weights import embedded_weights
 
 # Plain text as numbers: word by word as WikiText counts, or character by character.
 

@@ -30,7 +30,7 @@ from rankscope.networks.batches import Batch, TensorData
 from rankscope.networks.catalogue import build_trained
 from rankscope.networks.encoder import WordPieces
 from rankscope.networks.language import spell
-from rankscope.networks.weight_files import find_data, find_weights
+from rankscope.networks.published_weights import find_data, find_weights
 from rankscope.progress import Progress
 
 # Trained models of language that experiments compress: sentence vectors and pronunciation.

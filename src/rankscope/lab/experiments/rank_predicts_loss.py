@@ -38,7 +38,8 @@ from rankscope.lab.experiments.table import partial_correlation
 from rankscope.networks.catalogue import build_trained
 from rankscope.networks.encoder import WordPieces, mean_of_tokens
 from rankscope.networks.llama import read_llama2c
-from rankscope.networks.weight_files import find_data, find_weights, load_weights, read_weights
+from rankscope.networks.published_weights import find_data, find_weights
+from rankscope.networks.weight_files import load_weights, read_weights
 
 # Spectra of pretrained models on texts of their own.
 
