@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.auditing.sources import StateDict, TensorEntry
+from rankscope.auditing.sources import TensorEntry
+from rankscope.auditing.state_dicts import StateDict
 from rankscope.errors import ModelFileError
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.sources import StateDict
-from rankscope.auditing.spectra import TensorRow, geometries
+from rankscope.auditing.spectra import geometries
+from rankscope.auditing.state_dicts import StateDict
+from rankscope.auditing.tensors import TensorRow
 from rankscope.auditing.weight_files import open_model
 from rankscope.auditing.weights import WeightOptions, audit_weights
 from rankscope.errors import SizeError

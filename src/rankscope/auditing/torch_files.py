@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankscope.auditing.sources import StateDict
+from rankscope.auditing.state_dicts import StateDict
 from rankscope.errors import ModelFileError
 from rankscope.files import plain_file
 

@@ -304,7 +304,7 @@ def open_model(what: object) -> OpenedModel:
         raise ModelFileError(
             f"open_model: wanted a path or a torch.nn.Module, got a {type(what).__name__}."
         )
-    from rankscope.auditing.sources import StateDict
+    from rankscope.auditing.state_dicts import StateDict
 
     name = type(what).__name__
     # The parameters themselves, not copies, so that tied ones are seen to be the same.
