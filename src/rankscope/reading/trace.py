@@ -6,28 +6,19 @@ Diagrams, costs, Lipschitz and interval bounds and the compression's record of w
 used are interpreters of it; none of them looks into `forward` by itself.
 """
 
-import inspect
-import logging
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from rankscope.errors import RequestError, SizeError, UnsupportedModuleError
-from rankscope.modes import inference
-
-Shape = tuple[int, ...]
-Example = Tensor | Shape | Sequence[Any] | Mapping[str, Any]
-
-log = logging.getLogger(__name__)
+from rankscope.errors import UnsupportedModuleError
+from rankscope.reading.exporting import Example, Shape, exported
 
 # Operations that only assert what the export already knows.
 _CHECKS = frozenset(
@@ -228,12 +219,7 @@ def trace(module: nn.Module, example: Example) -> Trace:
         SizeError: if the module does not take the example.
         RequestError: if the example is none of these.
     """
-    arguments, options = _call_of(module, example)
-    if _is_shapes(example) and not _takes(module, arguments):
-        # Tables are looked up by integers; 0 and 1 are in every table.
-        integers = tuple(part.round().long() for part in arguments)
-        arguments = integers if _takes(module, integers) else arguments
-    program, is_free = _exported(module, arguments, options)
+    program, is_free = exported(module, example)
     return _read(type(module).__name__, program, is_free=is_free)
 
 
@@ -258,142 +244,6 @@ def _values(parts: Any) -> Iterator[Value]:
 
 def _takes_names(target: Callable[..., Any]) -> bool:
     return isinstance(target, torch._ops.OpOverload)
-
-
-# --- From an example to a call ---------------------------------------------------------------
-
-
-def _call_of(module: nn.Module, example: Example) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of `forward`."""
-    if isinstance(example, Tensor):
-        return (example,), {}
-    if isinstance(example, Mapping):
-        return (), dict(example)
-    if isinstance(example, (tuple, list)) and example:
-        if all(isinstance(size, int) for size in example):
-            shape: Shape = tuple(int(size) for size in example)
-            return (_random(module, shape),), {}
-        parts: Sequence[Any] = example
-        return tuple(_random(module, tuple(p)) if _is_shape(p) else p for p in parts), {}
-    raise RequestError(
-        "trace: the example must be a tensor, a tuple or a dict of tensors, or shapes; got "
-        f"{type(example).__name__}."
-    )
-
-
-def _is_shape(part: object) -> bool:
-    return (
-        isinstance(part, (tuple, list))
-        and bool(part)
-        and all(isinstance(size, int) for size in part)
-    )
-
-
-def _is_shapes(example: Example) -> bool:
-    is_list = isinstance(example, (tuple, list))
-    return is_list and (_is_shape(example) or all(_is_shape(part) for part in example))
-
-
-def _takes(module: nn.Module, arguments: tuple[Any, ...]) -> bool:
-    """Whether a module runs on some arguments."""
-    with inference(module), torch.no_grad():
-        try:
-            module(*arguments)
-        except Exception:  # noqa: BLE001 - a user's module may raise anything
-            return False
-    return True
-
-
-def _random(module: nn.Module, shape: Shape) -> Tensor:
-    for size in shape:
-        if size < 1:
-            raise SizeError(f"trace: an input of shape {shape} has a size below 1.")
-    like = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
-    generator = torch.Generator().manual_seed(0)
-    return torch.rand(shape, generator=generator).to(like)
-
-
-# --- torch.export ------------------------------------------------------------------------------
-
-
-def _exported(
-    module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[ExportedProgram, bool]:
-    """The exported program, with a free batch if the module allows it."""
-    free = _free_sizes(module, arguments, options)
-    with inference(module), torch.no_grad(), _quiet():
-        try:
-            return _export(module, arguments, options, free), True
-        except Exception as error:  # noqa: BLE001 - torch raises many kinds; the next try says why
-            log.debug("no free batch: %s", error)
-        try:
-            return _export(module, arguments, options, None), False
-        except Exception as error:
-            raise _refused(module, arguments, options, error) from error
-
-
-def _free_sizes(module: nn.Module, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """What may vary: the first size of every tensor, by the names of `forward` if there are any."""
-    given = tuple(_free(part) for part in arguments)
-    if not options:
-        return given
-    names = list(inspect.signature(module.forward).parameters)
-    return dict(zip(names, given, strict=False)) | {n: _free(part) for n, part in options.items()}
-
-
-def _free(part: object) -> Any:
-    # torch fixes a size of 1, so that only larger ones may vary.
-    if isinstance(part, Tensor):
-        return {0: Dim.AUTO} if part.ndim and part.shape[0] > 1 else {}
-    if isinstance(part, (list, tuple)):
-        return type(part)(_free(each) for each in part)
-    if isinstance(part, Mapping):
-        return {name: _free(each) for name, each in part.items()}
-    return None
-
-
-def _export(
-    module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], free: Any
-) -> ExportedProgram:
-    program = torch.export.export(module, arguments, options, dynamic_shapes=free, strict=False)
-    # Nothing is decomposed; in-place operations become functions of values.
-    functional: ExportedProgram = program.run_decompositions({})
-    return functional
-
-
-def _refused(
-    module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], error: Exception
-) -> Exception:
-    """Why a module could not be exported: it does not run at all, or only not without numbers."""
-    who = type(module).__name__
-    try:
-        module(*arguments, **options)
-    except Exception as failure:  # noqa: BLE001 - a user's module may raise anything
-        given = ", ".join(
-            str(tuple(part.shape)) if isinstance(part, Tensor) else repr(part)
-            for part in (*arguments, *options.values())
-        )
-        return SizeError(f"trace: {who} cannot be run on {given}: {_first_line(failure)}")
-    return UnsupportedModuleError(f"trace: torch cannot export {who}: {_first_line(error)}")
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warnings and log lines that torch.export has for its own developers."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 # --- From the exported program to a trace --------------------------------------------------------
