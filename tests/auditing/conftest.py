@@ -9,7 +9,8 @@ import pytest
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.findings import Finding, Severity
-from rankscope.auditing.spectra import MatrixRow, Spectrum, TensorRow
+from rankscope.auditing.spectra import Spectrum
+from rankscope.auditing.tensors import MatrixRow, TensorRow
 
 WIDTH, HEADS, HEAD_SIZE, VOCABULARY = 48, 4, 12, 160
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.page.charts import MOST_NUMBERED, arrange, heat_map, shares
-from rankscope.auditing.spectra import MatrixRow, TensorRow
+from rankscope.auditing.tensors import MatrixRow, TensorRow
 
 
 def test_shares_are_ranks_over_the_number_of_values(matrix: MatrixRow) -> None:

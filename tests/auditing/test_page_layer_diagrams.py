@@ -5,7 +5,7 @@ import pytest
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.page import layers as module
 from rankscope.auditing.page.layers import layer_diagram, layer_diagrams
-from rankscope.auditing.spectra import MatrixRow, TensorRow
+from rankscope.auditing.tensors import MatrixRow, TensorRow
 from rankscope.diagrams.diagram import Diagram
 from rankscope.errors import MissingExtraError
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.page.layers import COLUMNS, layer_table, shown_matrices
-from rankscope.auditing.spectra import MatrixRow, TensorRow
+from rankscope.auditing.tensors import MatrixRow, TensorRow
 
 
 def rows_of(table: str) -> list[str]:

@@ -13,7 +13,7 @@ from rankscope.auditing.sources import TensorSource
 from rankscope.auditing.weight_files import open_model
 from rankscope.errors import ModelFileError
 
-SHARED = Path(os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[4] / "shared" / "data"))
+SHARED = Path(os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[3] / "shared" / "data"))
 CONFIG = {"model_type": "gpt2", "n_embd": 4}
 
 
@@ -150,7 +150,7 @@ def test_looking_into_a_model_loads_neither_torch_nor_numpy(tmp_path: Path) -> N
     save_file({"w": torch.ones(2)}, tmp_path / "part.safetensors")
     write_index(tmp_path / "model.safetensors.index.json", w="part.safetensors")
     code = (
-        "import sys; from rankscope.auditing.sources import open_model;"
+        "import sys; from rankscope.auditing.weight_files import open_model;"
         "print(open_model(sys.argv[1]).tensors.entries[0].shape,"
         "'torch' in sys.modules, 'numpy' in sys.modules)"
     )

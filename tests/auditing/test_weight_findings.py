@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Parameters
 from rankscope.auditing.findings import Finding, factored_saving, weight_findings
-from rankscope.auditing.spectra import MatrixRow, TensorRow
+from rankscope.auditing.tensors import MatrixRow, TensorRow
 from rankscope.cli.main import main
 
 FLAT = MatrixRow(

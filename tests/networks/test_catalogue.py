@@ -13,7 +13,7 @@ from rankscope.networks.catalogue import BUILT_IN, build, build_trained
 from rankscope.networks.language import read_phonemes, spell
 
 SHARED = Path(
-    os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[4] / "shared" / "data")
+    os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[3] / "shared" / "data")
 ).absolute()
 MORE = Path(os.environ.get("RANKSCOPE_MORE", Path.home() / ".cache" / "rankscope-more"))
 

@@ -50,4 +50,4 @@ def test_kernels_are_kept_between_processes() -> None:
 
     kernels.reduce_block(numpy.zeros((1, 1)), (0, 1), 0, 7.0)
     folder = Path(kernels.reduce_block.stats.cache_path)  # type: ignore[attr-defined]
-    assert list(folder.glob("kernels.reduce_block*.nbi"))
+    assert list(folder.glob("residues.reduce_block*.nbi"))

@@ -16,7 +16,7 @@ from rankscope.auditing.families.catalogue import expected_tensors, read_configu
 from rankscope.auditing.findings import Finding, contradictions, shape_findings, weight_findings
 from rankscope.auditing.packing import part_of
 from rankscope.auditing.sources import OpenedModel
-from rankscope.auditing.spectra import TensorRow
+from rankscope.auditing.tensors import TensorRow
 from rankscope.auditing.weight_files import open_model
 from rankscope.errors import ConfigurationError, ModelFileError
 from rankscope.progress import Report, ignore

@@ -15,15 +15,14 @@ from rankscope.auditing.packing import Packing, attention_blocks, layer_of, pack
 from rankscope.auditing.sources import TensorEntry, TensorSource
 from rankscope.auditing.spectra import (
     Geometry,
-    MatrixRow,
     Spectrum,
-    TensorRow,
     convolution_spectrum,
     depthwise,
     image_side,
     matrix_spectrum,
     working_memory,
 )
+from rankscope.auditing.tensors import MatrixRow, TensorRow
 from rankscope.errors import SizeError
 from rankscope.progress import Progress, Report, ignore
 

@@ -695,7 +695,7 @@ def read_attention(rule: Rule) -> Result:
     groups = views[1].shape[-3] if len(views[1].axes) > 2 else 1
     heads = views[0].shape[-3] if len(views[0].axes) > 2 else 1
     is_grouped = rule.argument("enable_gqa") and heads != groups
-    if (causal and shape[0] != shape[1]) or (is_grouped and mask is not None):
+    if is_grouped and mask is not None:
         return None
     if is_grouped:
         return _grouped_query(rule, views, heads // groups, causal=causal)

@@ -8,7 +8,8 @@ from html import escape
 import numpy
 
 from rankscope.auditing.page.text import breakable
-from rankscope.auditing.spectra import MatrixRow, RandomLaw, TensorRow
+from rankscope.auditing.spectra import RandomLaw
+from rankscope.auditing.tensors import MatrixRow, TensorRow
 
 # --- Layers against kinds of matrices: how far each is below its largest possible rank ------------
 
