@@ -489,7 +489,7 @@ def _folded(whole: Trace, known: dict[Value, Any], *, fills_numbers: bool) -> Tr
     for operation in whole.operations:
         if fills_numbers and operation.output.dtype is None:
             known[operation.output] = operation.output.number
-        elif _is_known(operation, known):
+        elif _is_known(operation, known, is_fixed=fills_numbers):
             with torch.no_grad():
                 known.update(
                     zip(operation.outputs, operation.run(_shapes(known, operation)), strict=False)
@@ -506,12 +506,13 @@ def _folded(whole: Trace, known: dict[Value, Any], *, fills_numbers: bool) -> Tr
     )
 
 
-def _is_known(operation: Operation, known: Mapping[Value, Any]) -> bool:
-    """Whether its results can be computed without any input or parameter."""
+def _is_known(operation: Operation, known: Mapping[Value, Any], *, is_fixed: bool) -> bool:
+    """Whether its results can be computed from known values; `is_fixed`: for these sizes only."""
     if is_random(operation):
         return False
     needed = operation.inputs
-    if operation.kind in _SHAPE_ONLY:
+    has_size = is_fixed or all(isinstance(size, int) for size in operation.output.sizes)
+    if operation.kind in _SHAPE_ONLY and has_size:
         needed = tuple(value for value in needed if value is not operation["self"])
     return all(value in known for value in needed)
 
