@@ -14,9 +14,8 @@ from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.embedded import embedded_model
 from rankscope.auditing.families.catalogue import expected_tensors, read_configuration
 from rankscope.auditing.findings import Finding, contradictions, shape_findings, weight_findings
-from rankscope.auditing.packing import part_of
 from rankscope.auditing.sources import OpenedModel
-from rankscope.auditing.tensors import TensorRow
+from rankscope.auditing.tensors import TensorRow, part_of
 from rankscope.auditing.weight_files import open_model
 from rankscope.errors import ConfigurationError, ModelFileError
 from rankscope.progress import Report, ignore

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.packing import Packing, attention_blocks, layer_of, packing_of, part_of
+from rankscope.auditing.packing import Packing, attention_blocks, packing_of
 from rankscope.auditing.sources import TensorEntry, TensorSource
 from rankscope.auditing.spectra import (
     Geometry,
@@ -22,7 +22,7 @@ from rankscope.auditing.spectra import (
     matrix_spectrum,
     working_memory,
 )
-from rankscope.auditing.tensors import MatrixRow, TensorRow
+from rankscope.auditing.tensors import MatrixRow, TensorRow, layer_of, part_of
 from rankscope.errors import SizeError
 from rankscope.progress import Progress, Report, ignore
 

@@ -5,10 +5,7 @@ import re
 from dataclasses import dataclass
 from html import escape
 
-import numpy
-
 from rankscope.auditing.page.text import breakable
-from rankscope.auditing.spectra import RandomLaw
 from rankscope.auditing.tensors import MatrixRow, TensorRow
 
 # --- Layers against kinds of matrices: how far each is below its largest possible rank ------------
@@ -155,37 +152,6 @@ def _button(cell: Cell, *, is_first: bool) -> str:
         f'style="--share:{share:.3f}" tabindex="{0 if is_first else -1}" '
         f'title="{name}: {share:.0%}">{100 * share:.0f}</button></td>'
     )
-
-
-# --- What the spectrum of a random matrix looks like, to be drawn beside a real one ---------------
-
-
-NUM_CELLS = 2048
-
-
-def random_sizes(matrix: MatrixRow) -> tuple[int, ...]:
-    """Sizes that the law of chance needs: of a product of thin matrices also the inner one."""
-    if matrix.num_values < min(matrix.shape):
-        return (*matrix.shape, matrix.num_values)
-    return matrix.shape
-
-
-def random_quantiles(sizes: tuple[int, ...], count: int) -> list[float]:
-    """Singular values that chance gives a large matrix, descending, over its random edge.
-
-    They stand at the probabilities (k + 1/2) / `count`.
-
-    Example:
-        >>> values = random_quantiles((64, 256), 16)
-        >>> len(values), all(value < 1 for value in values)
-        (16, True)
-    """
-    law = RandomLaw(*sizes)
-    values = numpy.linspace(0.0, 1.0, NUM_CELLS + 1)
-    reached = law.cumulative(law.edge * values**2)
-    wanted = 1 - (numpy.arange(count) + 0.5) / count
-    found: list[float] = numpy.interp(wanted, reached, values).tolist()
-    return found
 
 
 # --- A spectrum the size of a word ----------------------------------------------------------------

@@ -290,7 +290,7 @@ def layer_data(audit: Audit, diagrams: LayerDiagrams) -> dict[str, object]:
     if not audit.tensors:
         return {"tensors": [], "references": {}, "problem": None}
     # Imported here, because it needs numpy: a page about a configuration alone must be quick.
-    from rankscope.auditing.page.charts import random_quantiles, random_sizes
+    from rankscope.auditing.spectra import random_quantiles, random_sizes
 
     def key(matrix: MatrixRow) -> str:
         return "x".join(str(size) for size in random_sizes(matrix))
