@@ -6,13 +6,18 @@ EXTRAS := draw,paths,ray,dask,export,text,download,distributed,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint gallery topics tables experiment-tables bench clean
+.PHONY: demo test check lint gallery topics tables experiment-tables bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
 
+# Everything, with the shapes of tensors checked at run time.
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --jaxtyping-packages=rankscope,beartype.beartype
+
+# For every day: linters, types and the tests that are quick.
+check: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow" tests
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
