@@ -17,7 +17,7 @@ from torch import nn
 
 from benchmarks.timing import seconds, time_ratio
 from rankscope.diagrams.families.catalogue import build_family
-from rankscope.diagrams.network import Drawable, Network, diagrams_of
+from rankscope.diagrams.network import Drawable, DrawableOrBody, Network, diagrams_of
 from rankscope.diagrams.repeats import collapse
 from rankscope.drawing.checks import lint
 from rankscope.drawing.page import compose
@@ -48,7 +48,7 @@ def rival(graph: "networkx.Graph[str]") -> str:
     return buffer.getvalue()
 
 
-def plain_graph(drawables: tuple[Drawable, ...]) -> "networkx.Graph[str]":
+def plain_graph(drawables: tuple[DrawableOrBody, ...]) -> "networkx.Graph[str]":
     graph = networkx.Graph()
     for number, diagram in enumerate(part for one in drawables for part in diagrams_of(one)):
         graph.add_nodes_from(f"{number}.{node.name}" for node in diagram.nodes)
@@ -76,7 +76,7 @@ def run() -> Iterator[dict[str, object]]:
         drawable = build()
         problems = lint(compose(drawable))
         assert not problems, problems[:3]
-        shown: tuple[Drawable, ...] = (drawable,)
+        shown: tuple[DrawableOrBody, ...] = (drawable,)
         if isinstance(drawable, Network):
             blocks = collapse(drawable)
             assert max(block.count for block in blocks) == 12

@@ -27,7 +27,7 @@ from rankscope.reading.trace import trace
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "reading"))
-import zoo  # noqa: E402 - a helper of the tests
+import zoo  # type: ignore[import-not-found]  # noqa: E402 - a helper of the tests
 
 PAGE = HERE / "models.md"
 INTRODUCTION = """# Which models are read

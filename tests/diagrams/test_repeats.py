@@ -70,6 +70,7 @@ def redirected(found: Step, old: str, new: str) -> Step:
 
     if isinstance(found.body, Diagram):
         return replace(found, body=edit(found.body))
+    assert isinstance(found.body, Sum)
     terms = tuple(replace(term, diagram=edit(term.diagram)) for term in found.body.terms)
     return replace(found, body=replace(found.body, terms=terms))
 

@@ -44,10 +44,10 @@ def test_attention_without_biases_is_one_picture_with_the_input_three_times() ->
     assert [node.source for node in diagram.nodes] == [
         "query",
         "in_proj_weight",
-        "in_proj_weight",
         "query",
         "in_proj_weight",
         "query",
+        "in_proj_weight",
         "out_proj.weight",
     ]
     rows = [node.rows for node in diagram.nodes if node.source == "in_proj_weight"]
@@ -59,10 +59,10 @@ def test_attention_without_biases_is_one_picture_with_the_input_three_times() ->
 def test_attention_with_biases_has_steps_for_queries_keys_and_values() -> None:
     network = from_module(nn.MultiheadAttention(8, 2), (5, 8))
     assert [(step.name, step.label) for step in network.steps] == [
-        ("multiheadattention.query", r"\mathbf{Q}"),
-        ("multiheadattention.key", r"\mathbf{K}"),
-        ("multiheadattention.value", r"\mathbf{V}"),
-        ("multiheadattention", r"\mathbf{X}_{1}"),
+        ("query2", r"\mathbf{Q}"),  # "query" is the input.
+        ("key", r"\mathbf{K}"),
+        ("value", r"\mathbf{V}"),
+        ("linear_4", r"\mathbf{X}_{1}"),
     ]
 
 

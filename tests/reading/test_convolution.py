@@ -59,11 +59,12 @@ def test_one_two_and_three_axes_and_every_padding_mode(
 
 def test_a_grouped_convolution_shares_an_index_of_groups() -> None:
     layers = nn.Sequential(nn.ReLU(), nn.Conv2d(4, 8, 3, groups=2, bias=False), nn.ReLU())
-    diagram = diagrams_of(from_module(layers, (1, 4, 5, 5)))[1]
+    diagram = diagrams_of(from_module(layers, (1, 4, 5, 5)))[0]
     data, weight = diagram.nodes
     shared = [index for index in data.indices if index in weight.indices]
     assert [diagram.sizes[index] for index in shared] == [2, 2]
     assert [index in diagram.output for index in shared] == [True, False]
+    assert [diagram.index_by_name[index].symbol for index in shared] == ["G", "C"]
     assert len(diagram.convolutions) == 2
 
 

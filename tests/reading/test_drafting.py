@@ -6,7 +6,8 @@ from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network, diagrams_of
 from rankscope.diagrams.parts import Role
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading.drafting import Draft, Drafting, Operand
+from rankscope.reading.drafting import Drafting
+from rankscope.reading.drafts import Draft, Operand
 from rankscope.reading.network import from_module
 from rankscope.reading.views import FEATURE, ArrayView, guess, permuted, scaled, whole
 

@@ -8,7 +8,8 @@ from torch import nn
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Network, Sum, diagrams_of
 from rankscope.diagrams.parts import Function, Role
-from rankscope.reading.drafting import Draft, Drafting, Operand, Slide, axis_letters
+from rankscope.reading.drafting import Drafting, axis_letters
+from rankscope.reading.drafts import Draft, Operand, Slide
 from rankscope.reading.network import from_module
 from rankscope.reading.simplifying import inline
 from rankscope.reading.views import (
@@ -185,9 +186,9 @@ def test_a_step_that_took_a_name_is_read_as_often_as_before() -> None:
     assert [step.name for step in inline(network).steps] == ["linear", "square"]
 
 
-def test_a_step_that_only_reorders_gives_its_place_to_what_it_reorders() -> None:
+def test_an_output_that_only_reorders_takes_in_what_it_reorders() -> None:
     network = from_module(nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3))), (4, 6))
-    assert [step.name for step in network.steps] == ["0"]
+    assert [step.name for step in network.steps] == ["output"]
 
 
 def test_a_value_that_is_read_twice_keeps_its_step() -> None:

@@ -74,4 +74,5 @@ class Twice(nn.Module):
         self.layer = layer
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.layer(self.layer(inputs))
+        outputs: torch.Tensor = self.layer(self.layer(inputs))
+        return outputs

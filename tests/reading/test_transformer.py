@@ -98,9 +98,9 @@ def test_twelve_layers_are_one_block_twelve_times() -> None:
         "layers.0.self_attn.query",
         "layers.0.self_attn.key",
         "layers.0.self_attn.value",
-        "layers.0.residual1",
+        "layers.0.add",
         "layers.0.norm1",
         "layers.0.linear1",
-        "layers.0.residual2",
+        "layers.0.add_2",
         "layers.0.norm2",
     ]

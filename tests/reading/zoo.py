@@ -12,11 +12,13 @@ import torch
 from torch import nn
 
 # The wheel of torchvision here lacks its compiled operators, which it names when imported.
-_LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
+_LIBRARY = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
 for _name in ("nms", "qnms"):
     # Another wheel has them already.
     with suppress(RuntimeError):
-        _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _LIBRARY.define(  # type: ignore[no-untyped-call]
+            f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        )
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ TORCHVISION = (
     "vgg11",
     "maxvit_t",
 )
-TIMM = {
+TIMM: dict[str, dict[str, Any]] = {
     "resnet26": {},
     "deit_tiny_patch16_224": {},
     "eva02_tiny_patch14_224": {},
@@ -79,7 +81,7 @@ SMALL = {
 
 def _torchvision(name: str) -> Callable[[], nn.Module]:
     def make() -> nn.Module:
-        import torchvision
+        import torchvision  # type: ignore[import-untyped]
 
         options: dict[str, Any] = {"weights": None}
         if name == "googlenet":
@@ -203,8 +205,8 @@ def built_in() -> tuple[Model, ...]:
     }
     return (
         *(
-            Model("rankscope", name, make, examples.get(name, image))
-            for name, make in BUILT_IN.items()
+            Model("rankscope", name, entry.make, examples.get(name, image))
+            for name, entry in BUILT_IN.items()
         ),
         *_lipschitz(image),
     )

@@ -22,11 +22,12 @@ from rankscope.drawing.polygons import (
     wire_path,
 )
 from rankscope.drawing.scene import Box, Label, Point, Scene, Shape, Wire, around
+from rankscope.drawing.themes import ROLE_STYLES
 from rankscope.drawing.typesetting import outline
 
 SLACK = 0.5  # pixels that two things may share before it shows
 # Labels of these styles belong inside a tensor; those on tags inside a tag; all others are free.
-HOSTED = ("on-data", "on-parameter", "on-core", "on-constant", "on-result", "on-convolution")
+HOSTED = tuple(f"on-{style}" for style in ROLE_STYLES)
 
 
 class Piece(NamedTuple):

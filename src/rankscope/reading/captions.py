@@ -17,6 +17,39 @@ PROJECTIONS: Mapping[str, str] = {
     **dict.fromkeys(("o", "out_proj", "o_proj", "to_out", "wo", "w_o", "c_proj", "proj"), "O"),
 }
 
+# Joint layers whose three parts are queries, keys and values.
+JOINT = ("qkv", "c_attn", "in_proj", "to_qkv", "query_key_value", "Wqkv")
+PARTS: Mapping[str, str] = {"query": "Q", "key": "K", "value": "V"}
+
+
+def is_joint(array: str) -> bool:
+    """Whether an array is the weight or the bias of a joint layer, by its name.
+
+    Example:
+        >>> is_joint("layers.0.self_attn.in_proj_weight"), is_joint("blocks.0.qkv.bias")
+        (True, True)
+    """
+    path, _, word = array.rpartition(".")
+    if word in ("weight", "bias"):
+        return path.rpartition(".")[2] in JOINT
+    return word.removesuffix("_weight").removesuffix("_bias") in JOINT
+
+
+def part_name(step: str, part: str) -> str:
+    """Name of the step that makes one part of a joint layer.
+
+    Example:
+        >>> part_name("blocks.0.qkv", "key"), part_name("layers.0.self_attn.linear_2", "key")
+        ('blocks.0.qkv.key', 'layers.0.self_attn.key')
+    """
+    path, _, word = step.rpartition(".")
+    return f"{path if re.fullmatch(r'linear(_[0-9]+)?', word) else step}.{part}".lstrip(".")
+
+
+def marked(label: str, mark: str) -> str:
+    """A label with the mark of a part; an upper mark that is there already gives way."""
+    return rf"{label.partition('^')[0]}^{{{mark}}}"
+
 
 def weight_label(array: str) -> str:
     r"""TeX for a weight, from the last word of its module's path.

@@ -8,12 +8,14 @@ import torch
 
 from rankscope.diagrams.parts import PARAMETER_ROLES, Function, Role
 from rankscope.reading.captions import fraction_label, weight_label
-from rankscope.reading.drafting import Barrier, Draft, Operand, Slide, axis_letters
+from rankscope.reading.drafting import axis_letters
+from rankscope.reading.drafts import Barrier, Draft, Operand, Slide
 from rankscope.reading.rules import Result, Rule
 from rankscope.reading.views import (
     BATCH,
     CHANNEL,
     FEATURE,
+    GROUP,
     KERNELS,
     SPACES,
     ArrayView,
@@ -93,7 +95,10 @@ def read_convolution(rule: Rule) -> Result:
     grouped = rule.reshape(
         view, (*shape[:front], groups, shape[front] // groups, *shape[front + 1 :])
     )
+    kept: list[Sort | None] = [None] * count
+    grouped = relabelled(grouped, (*kept[:1] * front, GROUP, CHANNEL, *kept))
     weight = rule.reshape(weight, (groups, out // groups, *weight.shape[1:]))
+    weight = relabelled(weight, (GROUP, CHANNEL, None, *kept))
     batch = ("batch",) * front
     into, kernel = tuple(s.input for s in slides), tuple(s.kernel for s in slides)
     output = (*batch, "group", "to", *known)
@@ -274,6 +279,7 @@ def read_group_norm(rule: Rule) -> Result:
     shape, count = view.shape, rule.argument("num_groups")
     groups = (count, shape[1] // count)
     grouped = rule.reshape(view, (shape[0], *groups, *shape[2:]))
+    grouped = relabelled(grouped, (None, GROUP, CHANNEL, *[None] * (len(shape) - 2)))
     pair = [
         None if weight is None else rule.reshape(weight, groups)
         for weight in (rule.optional("weight"), rule.optional("bias"))

@@ -7,8 +7,8 @@ another look at the same numbers. What has no rule, or whose rule declines, is c
 
 from collections.abc import Mapping
 
-from rankscope.reading import layers, rules
-from rankscope.reading.rules import FUNCTIONS, Reader
+from rankscope.reading import arithmetic, attention, layers, looks, products
+from rankscope.reading.rules import Reader
 
 RULES: Mapping[str, Reader] = {
     # Other looks at the same numbers.
@@ -23,44 +23,44 @@ RULES: Mapping[str, Reader] = {
             "to",
             "type_as",
         ),
-        rules.read_same,
+        looks.read_same,
     ),
-    **dict.fromkeys(("dropout", "native_dropout", "feature_dropout"), rules.read_dropout),
+    **dict.fromkeys(("dropout", "native_dropout", "feature_dropout"), looks.read_dropout),
     **dict.fromkeys(
-        ("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"), rules.read_shape
+        ("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"), looks.read_shape
     ),
-    "permute": rules.read_permute,
-    **dict.fromkeys(("transpose", "t", "swapaxes", "swapdims"), rules.read_transpose),
-    "unsqueeze": rules.read_unsqueeze,
-    "squeeze": rules.read_squeeze,
-    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), rules.read_expand),
-    "slice": rules.read_slice,
-    "select": rules.read_select,
+    "permute": looks.read_permute,
+    **dict.fromkeys(("transpose", "t", "swapaxes", "swapdims"), looks.read_transpose),
+    "unsqueeze": looks.read_unsqueeze,
+    "squeeze": looks.read_squeeze,
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), looks.read_expand),
+    "slice": looks.read_slice,
+    "select": looks.read_select,
     **dict.fromkeys(
-        ("split", "split_with_sizes", "chunk", "unbind", "tensor_split"), rules.read_split
+        ("split", "split_with_sizes", "chunk", "unbind", "tensor_split"), looks.read_split
     ),
     # Arithmetic.
-    **dict.fromkeys(("add", "sub", "rsub"), rules.read_add),
-    "mul": rules.read_multiply,
-    "div": rules.read_divide,
-    "neg": rules.read_negate,
-    "pow": rules.read_power,
-    "square": rules.read_square,
-    "addcmul": rules.read_add_product,
-    **dict.fromkeys(("mean", "sum"), rules.read_mean),
-    "linalg_vector_norm": rules.read_norm,
+    **dict.fromkeys(("add", "sub", "rsub"), arithmetic.read_add),
+    "mul": arithmetic.read_multiply,
+    "div": arithmetic.read_divide,
+    "neg": arithmetic.read_negate,
+    "pow": arithmetic.read_power,
+    "square": arithmetic.read_square,
+    "addcmul": arithmetic.read_add_product,
+    **dict.fromkeys(("mean", "sum"), arithmetic.read_mean),
+    "linalg_vector_norm": arithmetic.read_norm,
     # Products of tensors.
-    "linear": rules.read_linear,
-    "addmm": rules.read_addmm,
-    **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot"), rules.read_matrix_product),
-    "einsum": rules.read_einsum,
-    "embedding": rules.read_embedding,
+    "linear": products.read_linear,
+    "addmm": products.read_addmm,
+    **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot"), products.read_matrix_product),
+    "einsum": products.read_einsum,
+    "embedding": products.read_embedding,
     # Functions.
-    **dict.fromkeys(FUNCTIONS, rules.read_function),
-    "elu": rules.read_elu,
-    **dict.fromkeys(("softmax", "log_softmax"), rules.read_softmax),
-    "masked_fill": rules.read_masked_fill,
-    "scaled_dot_product_attention": rules.read_attention,
+    **dict.fromkeys(arithmetic.FUNCTIONS, arithmetic.read_function),
+    "elu": arithmetic.read_elu,
+    **dict.fromkeys(("softmax", "log_softmax"), arithmetic.read_softmax),
+    "masked_fill": attention.read_masked_fill,
+    "scaled_dot_product_attention": attention.read_attention,
     # Layers.
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), layers.read_convolution),
     **dict.fromkeys(

@@ -15,12 +15,13 @@ from rankscope.diagrams.parts import Node, Role
 from rankscope.errors import DiagramError, SizeError, UnsupportedModuleError
 from rankscope.reading.captions import captioned
 from rankscope.reading.drafting import Drafting
+from rankscope.reading.exporting import Example
 from rankscope.reading.meaning import MOVES, RULES
 from rankscope.reading.outline import outlined
 from rankscope.reading.patterns import simplified
 from rankscope.reading.rules import Reading, Rule
 from rankscope.reading.simplifying import inline, split_rows
-from rankscope.reading.trace import Example, Operation, Trace, Value, trace
+from rankscope.reading.trace import Operation, Trace, Value, trace
 from rankscope.reading.views import ArrayView, guess, whole
 
 

@@ -8,7 +8,7 @@ values) becomes one step for each part. The value of the network does not change
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankscope.diagrams.diagram import Diagram
@@ -25,6 +25,7 @@ from rankscope.diagrams.network import (
     output_shape,
 )
 from rankscope.diagrams.parts import PARAMETER_ROLES, Convolution, Index, Node, Region, Role
+from rankscope.reading.captions import PARTS, is_joint, marked, part_name
 from rankscope.reading.drafting import primed, unused
 
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -438,8 +439,6 @@ def _reordered(diagram: Diagram, reader: Diagram, only: Bare) -> Diagram | None:
 
 
 Rows = tuple[int, int]
-# Names of joint layers whose three parts are queries, keys and values.
-JOINT = ("qkv", "c_attn", "in_proj", "to_qkv", "query_key_value", "Wqkv")
 
 
 @dataclass(frozen=True)
@@ -463,7 +462,7 @@ def split_rows(network: Network, num_rows: Mapping[str, int]) -> Network:
             spans.setdefault(node.source, []).append(node.rows)
     for name in network.results:
         spans.setdefault(name, []).append(None)
-    taken = [step.name for step in network.steps]
+    taken = {*(name for step in network.steps for name in step.arrays), *spans, *network.inputs}
     steps: list[Step] = []
     names: dict[tuple[str, Rows], str] = {}
     for step in network.steps:
@@ -478,19 +477,20 @@ def split_rows(network: Network, num_rows: Mapping[str, int]) -> Network:
 
 
 def _parts(
-    step: Step, spans: Sequence[Rows], num_rows: Mapping[str, int], taken: Sequence[str]
+    step: Step, spans: Sequence[Rows], num_rows: Mapping[str, int], taken: Collection[str]
 ) -> list[Part]:
-    word = step.name.rpartition(".")[2]
-    is_joint = word in JOINT and len(spans) == 3
-    marks = "QKV" if is_joint else [f"({number})" for number in range(1, len(spans) + 1)]
-    names = ("query", "key", "value") if is_joint else [f"part{n + 1}" for n in range(len(spans))]
+    weights = [node.source for node in nodes_of(step.body) if node.role in PARAMETER_ROLES]
+    has_roles = len(spans) == len(PARTS) and all(is_joint(weight) for weight in weights)
+    names = [*PARTS] if has_roles else [f"part{n + 1}" for n in range(len(spans))]
+    marks = [*PARTS.values()] if has_roles else [f"({n + 1})" for n in range(len(spans))]
     found = []
     for span, mark, name in zip(spans, marks, names, strict=True):
         body = _narrowed(step.body, span, num_rows, mark)
         if body is None:
             return []
-        label = rf"\mathbf{{{mark}}}" if is_joint else None
-        found.append(Part(span, Step(unused(f"{step.name}.{name}", taken), body, label)))
+        label = rf"\mathbf{{{mark}}}" if has_roles else None
+        wanted = part_name(step.name, name) if has_roles else f"{step.name}.{name}"
+        found.append(Part(span, Step(unused(wanted, taken), body, label)))
     return found
 
 
@@ -523,7 +523,7 @@ def _narrowed_diagram(
         if found is None:
             return None
         changed = found is not node and node.role is not Role.CONSTANT
-        nodes.append(replace(found, label=_marked(node.tex, mark)) if changed else found)
+        nodes.append(replace(found, label=marked(node.tex, mark)) if changed else found)
     start, stop = span
     if stop - start == 1:
         return _without_index(replace(diagram, nodes=tuple(nodes)), leg)
@@ -558,8 +558,3 @@ def _narrowed_node(
         return None
     unit = (last - first) // size
     return replace(node, array=node.source, rows=(first + span[0] * unit, first + span[1] * unit))
-
-
-def _marked(label: str, mark: str) -> str:
-    """A label with the mark of a part; an upper mark that is there already gives way."""
-    return rf"{label.partition('^')[0]}^{{{mark}}}"

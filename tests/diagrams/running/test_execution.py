@@ -83,7 +83,8 @@ def defined_value(diagram: Diagram, arrays: Mapping[str, Tensor]) -> Tensor:
 
 def most_entries(module: DiagramModule, inputs: Sequence[Tensor]) -> int:
     """The most entries that inputs, parameters and the local names of a run ever hold at once."""
-    most, before = 0, list(module.parameters())
+    most = 0
+    before: list[Tensor] = list(module.parameters())
 
     def look(frame: FrameType, event: str, _: object) -> Any:
         nonlocal most, before

@@ -1,6 +1,7 @@
 """Operations that are joined: the right ones, and with the same value as one by one."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from rankscope.diagrams.source import class_name, to_source
 SIZES = {"b": 2, "n": 5, "m": 7, "h": 3, "d": 4, "c": 4, "i": 6, "o": 8, "x": 6}
 
 
-def diagram(*nodes: Node, output: str, **options: object) -> Diagram:
+def diagram(*nodes: Node, output: str, **options: Any) -> Diagram:
     held = dict.fromkeys([*(i for node in nodes for i in node.indices), *output])
     made = Diagram("d", tuple(Index(i, SIZES[i]) for i in held), nodes, tuple(output))
     return replace(made, **options)
@@ -124,7 +125,7 @@ def test_scales_join_their_normalization(function: str) -> None:
     torch.testing.assert_close(fused, plain)
 
 
-def attention(query: str, key: str, value: str, output: str, **options: object) -> Diagram:
+def attention(query: str, key: str, value: str, output: str, **options: Any) -> Diagram:
     nodes = [
         Node(name, tuple(indices), Role.DATA)
         for name, indices in (("Q", query), ("K", key), ("V", value))
