@@ -20,7 +20,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from rankscope.errors import CompressionError, SizeError, UnsupportedModuleError
 from rankscope.factorize.convolution import FactorizedConv
 from rankscope.factorize.linear import FactorizedLinear
-from rankscope.reading.trace import Example, Operation, Trace, trace
+from rankscope.reading.exporting import Example
+from rankscope.reading.trace import Operation, Trace, trace
 
 _NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _FACTORIZED = (FactorizedConv, FactorizedLinear)

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading.trace import Operation, Shape, Trace, Value, is_random, trace
+from rankscope.reading.exporting import Shape
+from rankscope.reading.trace import Operation, Trace, Value, is_random, trace
 from rankscope.robust.norm_preserving import NormalizedLinear, OrthogonalLinear
 from rankscope.robust.operator_norms import ORTHOGONAL
 

@@ -18,7 +18,8 @@ from torch.nn import functional
 from rankscope.errors import UnsupportedModuleError
 from rankscope.factorize.convolution import FactorizedConv1d, FactorizedConv2d
 from rankscope.factorize.linear import FactorizedLinear
-from rankscope.reading.trace import Shape, Value, is_random
+from rankscope.reading.exporting import Shape
+from rankscope.reading.trace import Value, is_random
 from rankscope.robust.graph import Graph, Node, Reading, sample_shape
 from rankscope.robust.norm_preserving import GroupSort, HouseholderActivation, MaxMin
 from rankscope.robust.operator_norms import ORTHOGONAL, operator_norm, plain_form
