@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from rankscope.diagrams.network import Constant, Drawable
 from rankscope.diagrams.running.arrays import Array
+from rankscope.diagrams.running.expressions import Expression, literal, word
 from rankscope.diagrams.running.fusing import fused
 from rankscope.diagrams.running.schedule import Fill, Schedule, Shape, schedule
-from rankscope.diagrams.running.statements import UNKNOWN, Expression, expression, literal, word
+from rankscope.diagrams.running.statements import UNKNOWN, expression
 from rankscope.diagrams.search import AUTOMATIC, Method
 
 # What PyTorch does not have in one call; a file defines those that it uses.

@@ -12,6 +12,7 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import RECIPES, Convolution, Function, Index, Node, Role
+from rankscope.diagrams.running.expressions import Expression, literal, number, word
 from rankscope.diagrams.running.schedule import (
     Apply,
     Invoke,
@@ -22,15 +23,7 @@ from rankscope.diagrams.running.schedule import (
     Source,
     Spread,
 )
-from rankscope.diagrams.running.statements import (
-    UNKNOWN,
-    Expression,
-    arranged,
-    expression,
-    literal,
-    number,
-    word,
-)
+from rankscope.diagrams.running.statements import UNKNOWN, arranged, expression
 from rankscope.diagrams.source import FUNCTIONS, to_source
 from rankscope.errors import DiagramError, SizeError
 
