@@ -20,6 +20,13 @@ Example = Tensor | Shape | Sequence[Any] | Mapping[str, Any]
 
 log = logging.getLogger(__name__)
 
+_DROPOUTS = (
+    torch.ops.aten.dropout.default,
+    torch.ops.aten.feature_dropout.default,
+    torch.ops.aten.alpha_dropout.default,
+    torch.ops.aten.feature_alpha_dropout.default,
+)
+
 
 def exported(module: nn.Module, example: Example) -> tuple[ExportedProgram, bool]:
     """The program that torch exports of a module, and whether its batch is free.
@@ -127,7 +134,7 @@ def _export(
     for node in program.graph.nodes:
         # Dropout gives back the very tensor that it takes, but torch takes its result for a copy
         # and would lose what is changed in place afterwards.
-        if node.target is torch.ops.aten.dropout.default and not node.args[2]:
+        if node.target in _DROPOUTS and not node.args[2]:
             node.target, node.args = torch.ops.aten.alias.default, node.args[:1]
     program.graph_module.recompile()
     # Nothing is decomposed; in-place operations become functions of values.

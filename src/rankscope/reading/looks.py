@@ -23,11 +23,6 @@ def read_same(rule: Rule) -> Result:
     return rule.view(first)
 
 
-def read_dropout(rule: Rule) -> Result:
-    """Dropout, which does nothing in inference."""
-    return None if rule.argument("train") or rule.argument("training") else rule.view("input")
-
-
 def read_shape(rule: Rule) -> Result:
     """A reshape of any kind; the trace says which shape comes out."""
     first = next(iter(rule.operation.arguments))

@@ -25,7 +25,6 @@ RULES: Mapping[str, Reader] = {
         ),
         looks.read_same,
     ),
-    **dict.fromkeys(("dropout", "native_dropout", "feature_dropout"), looks.read_dropout),
     **dict.fromkeys(
         ("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"), looks.read_shape
     ),

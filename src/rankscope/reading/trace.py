@@ -332,6 +332,9 @@ def _operation(node: fx.Node, nodes: dict[fx.Node, Any], names: dict[str, int]) 
         if isinstance(source, fx.Node) and isinstance(nodes.get(source), tuple):
             nodes[node] = nodes[source][place]
             return None
+    if node.target is torch.ops.aten.alias.default:  # The same tensor under another name.
+        nodes[node] = nodes[node.all_input_nodes[0]]
+        return None
     assert callable(node.target), "call_function has a function"
     kind = _kind(node.target)
     if kind in _CHECKS:
