@@ -275,7 +275,11 @@ class FactorizedLayer(nn.Module):
         self.cores = CoreStore(cores)
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
         self._window = window
-        places = (TRACED_PLACES,) * len(shape.kernel)
+        # A kernel must fit on the image for which the path is chosen beforehand.
+        places = tuple(
+            max(TRACED_PLACES, dilation * (size - 1) + 1)
+            for size, dilation in zip(shape.kernel, window.dilation, strict=True)
+        )
         self._traced_path = choose_path(
             format, shape, ranks, window, places, TRACED_BATCH, training=True
         )

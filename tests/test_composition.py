@@ -1,0 +1,64 @@
+"""The parts stand on each other: what one verb returns, the next one takes."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.reading import zoo
+from torch import Tensor, nn
+
+import rankscope
+from rankscope.diagrams import module_arrays
+from rankscope.errors import RobustnessError
+from rankscope.networks.catalogue import BUILT_IN, build
+
+
+def outputs(model: nn.Module, example: Tensor) -> Tensor:
+    with torch.no_grad():
+        result: Tensor = model(example)
+    return result
+
+
+def read_and_run(model: nn.Module, example: Tensor, folder: Path, name: str) -> None:
+    """Read a model, draw it whole and at depth 1, price it, and run it again from the diagram."""
+    network = rankscope.from_module(model, example)
+    assert rankscope.cost(network).flops > 0
+    for depth in (1, None):
+        shown = rankscope.from_module(model, example, depth=depth)
+        assert rankscope.draw(shown, folder / f"{name}-{depth}.svg").stat().st_size > 0
+    again = rankscope.to_module(network, module_arrays(model))
+    torch.testing.assert_close(
+        outputs(again, example), outputs(model, example), rtol=1e-4, atol=1e-4
+    )
+
+
+def timm_network() -> tuple[nn.Module, Tensor]:
+    model = next(each for each in zoo.models() if each.name == "mixer_s32_224").make().eval()
+    return model, torch.rand(2, 3, 224, 224)
+
+
+def built_in(name: str) -> tuple[nn.Module, Tensor]:
+    example = BUILT_IN[name].example()
+    assert isinstance(example, Tensor)
+    return build(name).eval(), example.repeat(2, *[1] * (example.ndim - 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits", "resnet20", "transformer", "mixer_s32"])
+def test_read_draw_compress_draw_certify_save_load(name: str, tmp_path: Path) -> None:
+    model, example = timm_network() if name == "mixer_s32" else built_in(name)
+    read_and_run(model, example, tmp_path, "dense")
+    compressed = rankscope.compress(model, 0.6, example=example)
+    read_and_run(compressed.model, example, tmp_path, "compressed")
+    if name == "transformer":
+        with pytest.raises(RobustnessError, match=r"\(samples, classes\).*got outputs of shape"):
+            rankscope.certify_robustness(compressed.model, (example, torch.zeros(2).long()), [0.1])
+    elif name != "mixer_s32":
+        labels = outputs(compressed.model, example).argmax(dim=1)
+        certified = rankscope.certify_robustness(compressed.model, (example, labels), [1e-6])
+        assert certified.to_dict()
+    rankscope.save(compressed, tmp_path / "saved", dense=model, example=example)
+    loaded = rankscope.load(tmp_path / "saved", into=model)
+    torch.testing.assert_close(
+        outputs(loaded, example), outputs(compressed.model, example), rtol=0.0, atol=0.0
+    )
