@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 
 from rankscope.auditing.configuration import Configuration, Parameters
+from rankscope.auditing.depth_width_law import LEVINE, parameters_in_blocks
 from rankscope.auditing.families.tensor_list import ExpectedTensor, Part
-from rankscope.auditing.law import LEVINE, parameters_in_blocks
 from rankscope.auditing.spectra import MatrixRow, TensorRow
 from rankscope.rank.bounds.counting import counting_upper_bound
 from rankscope.rank.bounds.sizes import AttentionSizes
 
 
 class Severity(IntEnum):
-    """How much a finding weighs; what rests on a fitted law never outranks a theorem."""
+    """How serious a finding is; what rests on a fitted law never outranks a theorem."""
 
     NOTE = 0
     ADVICE = 1
@@ -29,7 +29,7 @@ class Finding:
 
     Args:
         id: stable name, such as "head-bottleneck".
-        severity: how much it weighs.
+        severity: how serious it is.
         title: one plain sentence with the number in it.
         value: what was found.
         threshold: what it is compared with.

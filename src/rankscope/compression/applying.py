@@ -188,14 +188,14 @@ def carry_out(
     layers: dict[str, nn.Module] = {}
     errors: dict[str, float] = {}
     for name, group in sites.items():
-        weighings = {site.part: scoring.weigh(site.name) for site in group}
+        error_norms = {site.part: scoring.error_norm(site.name) for site in group}
         rows = {site.part: chosen[site.name] for site in group}
-        layer = factorize(model.get_submodule(name), rows, weighings)
+        layer = factorize(model.get_submodule(name), rows, error_norms)
         layers[name] = layer
         rebuilt = {part.name: part.weight for part in parts_of(layer.to_dense())}
         for site in group:
-            weighing = weighings[site.part]
-            errors[site.name] = relative_error(site.weight, rebuilt[site.part], weighing)
+            error_norm = error_norms[site.part]
+            errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
     compressed = with_replaced(model, layers)
     if example is not None:
         _check_outputs(model, compressed, example)

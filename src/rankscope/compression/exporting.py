@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from rankscope.compression.calibration import shapes
 from rankscope.compression.scores import Batch, run
-from rankscope.compression.sites import FACTORIZED_ROOM
+from rankscope.compression.sites import FACTORIZED_PACKAGE
 from rankscope.compression.usage import resized
 from rankscope.errors import CompressionError, MissingExtraError
 from rankscope.factorize.paths import Path
@@ -255,7 +255,7 @@ def _chained(model: nn.Module) -> nn.Module:
     """A copy in inference mode whose layers all use the factor chain."""
     copied = copy.deepcopy(model).eval()
     for module in copied.modules():
-        if hasattr(module, "path") and type(module).__module__.startswith(FACTORIZED_ROOM):
+        if hasattr(module, "path") and type(module).__module__.startswith(FACTORIZED_PACKAGE):
             module.path = Path.CHAIN  # type: ignore[assignment]
     for tensor in (*copied.parameters(), *copied.buffers()):
         # Views of larger memory would be written with all of it.

@@ -15,18 +15,18 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Drawable
 from rankscope.drawing.checks import crossings, lint
 from rankscope.drawing.frames import (
-    Chapter,
     Frame,
+    FrameSequence,
     Planner,
+    frame_sequences,
     largest_intermediate,
     short_number,
-    tell,
     total_flops,
     values,
 )
-from rankscope.drawing.layout.render import render
 from rankscope.drawing.layout.choosing import place
 from rankscope.drawing.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, Placement, View, Wiring
+from rankscope.drawing.layout.render import render
 from rankscope.drawing.page import columns, named
 from rankscope.drawing.raster import to_png
 from rankscope.drawing.scene import Box, Label, Point, Scene, Shape, Wire, union
@@ -34,7 +34,7 @@ from rankscope.drawing.themes import LIGHT, Theme
 from rankscope.drawing.typesetting import place_label, plain_text, text_width
 from rankscope.errors import MissingExtraError
 
-# --- Between two frames of a story: what merges moves together, and everything else stays ---------
+# --- Between two frames: what merges moves together, and everything else stays --------------------
 
 
 # How many pieces a wire has while it changes from one form to another.
@@ -174,7 +174,7 @@ def _shifted(label: Label, dx: float, dy: float) -> Label:
     return replace(label, x=label.x + dx, y=label.y + dy, box=box)
 
 
-# --- Frozen layout: a story's pictures share one placement, so that only what merges moves --------
+# --- Frozen layout: the frames share one placement, so that only what merges moves ----------------
 
 
 FAULT, UNREST = 1000.0, 20.0
@@ -185,26 +185,28 @@ CLOSE = 14.0
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Pictures of a chapter's frames, in the same coordinates."""
+class DrawnSequence:
+    """Pictures of a sequence's frames, in the same coordinates."""
 
-    chapter: Chapter
+    sequence: FrameSequence
     scenes: tuple[Scene, ...]
 
 
-def stage(chapter: Chapter, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) -> Stage:
+def draw_sequence(
+    sequence: FrameSequence, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW
+) -> DrawnSequence:
     """Place the first frame, then keep everything where it is and let merging tensors meet."""
-    start = chapter.frames[0].diagram
+    start = sequence.frames[0].diagram
     placement = place(start, hints, view)
     scenes = [render(start, placement, view)]
     has_rows = all(index in start.output for index in placement.straight)
     placement = _with_slanted_legs(start, placement)
-    for frame in chapter.frames[1:]:
+    for frame in sequence.frames[1:]:
         # A cut names indices of the first frame, which may be gone.
         cut = tuple(index for index in view.cut if index in frame.diagram.index_by_name)
         placement, scene = _best(placement, frame, replace(view, cut=cut), has_rows=has_rows)
         scenes.append(scene)
-    return Stage(chapter, tuple(scenes))
+    return DrawnSequence(sequence, tuple(scenes))
 
 
 def _best(
@@ -350,7 +352,7 @@ def _with_slanted_legs(diagram: Diagram, placement: Placement) -> Placement:
 # Pixels.
 NUMBER_SIZE, FORMULA_SIZE, COST_SIZE, HEADING_SIZE = 22.0, 21.0, 17.0, 25.0
 NUMBER_WIDTH, CAPTION_GAP, PANEL_GAP = 34.0, 36.0, 44.0
-HEADING_GAP, CHAPTER_GAP = 34.0, 70.0
+HEADING_GAP, SEQUENCE_GAP = 34.0, 70.0
 # Height over width from which frames are set in columns.
 TALLEST_BOARD, TALLEST_BOOK = 2.4, 1.5
 
@@ -367,46 +369,50 @@ def storyboard(
     Raises:
         SizeError: if a size is missing, so that there is no best order.
     """
-    chapters = tell(drawable, planner)
-    stages = [stage(chapter, hints, view) for chapter in chapters]
-    pages = [_chapter_scene(found, number) for number, found in enumerate(stages, start=1)]
-    scene = pages[0] if len(pages) == 1 else columns(pages, CHAPTER_GAP, tallest=TALLEST_BOOK)
+    sequences = frame_sequences(drawable, planner)
+    drawn_sequences = [draw_sequence(sequence, hints, view) for sequence in sequences]
+    pages = [
+        _sequence_scene(found, number) for number, found in enumerate(drawn_sequences, start=1)
+    ]
+    scene = pages[0] if len(pages) == 1 else columns(pages, SEQUENCE_GAP, tallest=TALLEST_BOOK)
     return replace(
         scene,
         name=drawable.name,
         title=f"Contraction of {drawable.title or drawable.name}",
-        description=f"{describe(drawable)} {told(chapters)}",
+        description=f"{describe(drawable)} {describe_steps(sequences)}",
     )
 
 
-def told(chapters: Sequence[Chapter]) -> str:
-    """A story in words."""
+def describe_steps(sequences: Sequence[FrameSequence]) -> str:
+    """All steps of a contraction as plain sentences."""
     sentences = []
-    for chapter in chapters:
-        if chapter.heading:
-            sentences.append(f"{plain_text(chapter.heading)}:")
-        sentences += [f"Step {n}: {spoken(f)}" for n, f in enumerate(chapter.frames) if n > 0]
-    return " ".join((*sentences, f"In total {totals(chapters)}."))
+    for sequence in sequences:
+        if sequence.heading:
+            sentences.append(f"{plain_text(sequence.heading)}:")
+        sentences += [
+            f"Step {n}: {plain_caption(f)}" for n, f in enumerate(sequence.frames) if n > 0
+        ]
+    return " ".join((*sentences, f"In total {totals(sequences)}."))
 
 
-def spoken(frame: Frame) -> str:
+def plain_caption(frame: Frame) -> str:
     """A frame's formula and cost as one plain sentence."""
     return f"{plain_text(frame.formula)}; {plain_text(frame.cost)}."
 
 
-def totals(chapters: Sequence[Chapter]) -> str:
-    """What all chapters cost together."""
+def totals(sequences: Sequence[FrameSequence]) -> str:
+    """What all sequences cost together."""
     return (
-        f"{short_number(total_flops(chapters), unit='FLOP')}, "
-        f"largest intermediate {values(largest_intermediate(chapters))}"
+        f"{short_number(total_flops(sequences), unit='FLOP')}, "
+        f"largest intermediate {values(largest_intermediate(sequences))}"
     )
 
 
-def captioned(scene: Scene, staged: Stage, number: int, box: Box) -> Scene:
+def captioned(scene: Scene, drawn: DrawnSequence, number: int, box: Box) -> Scene:
     """A picture of frame `number` under its caption: number and formula left, cost right."""
     left, top, right, _ = box
     base = top - CAPTION_GAP
-    frame = staged.chapter.frames[number]
+    frame = drawn.sequence.frames[number]
     written = [
         (f"${number}$", (left, base), NUMBER_SIZE, "muted", "lc"),
         (frame.formula, (left + NUMBER_WIDTH, base), FORMULA_SIZE, "caption", "lc"),
@@ -421,7 +427,7 @@ def captioned(scene: Scene, staged: Stage, number: int, box: Box) -> Scene:
 
 
 def headed(scene: Scene, heading: str) -> Scene:
-    """A picture under the heading of its chapter, if that has one."""
+    """A picture under the heading of its sequence, if that has one."""
     if not heading:
         return scene
     place = (scene.box[0], scene.box[1] - HEADING_GAP)
@@ -429,14 +435,14 @@ def headed(scene: Scene, heading: str) -> Scene:
     return replace(scene, labels=(*scene.labels, label))
 
 
-def panel_box(staged: Stage) -> Box:
-    """Where all pictures of a story are, wide enough for all captions."""
-    left, top, right, bottom = union(scene.box for scene in staged.scenes)
+def panel_box(drawn: DrawnSequence) -> Box:
+    """The box of all pictures of a sequence, wide enough for all captions."""
+    left, top, right, bottom = union(scene.box for scene in drawn.scenes)
     wide = max(
         NUMBER_WIDTH
         + text_width(frame.formula, FORMULA_SIZE)
         + (2 * CAPTION_GAP + text_width(frame.cost, COST_SIZE) if frame.cost else 0.0)
-        for frame in staged.chapter.frames
+        for frame in drawn.sequence.frames
     )
     missing = max(0.0, wide - (right - left)) / 2
     return (left - missing, top, right + missing, bottom)
@@ -455,14 +461,14 @@ def of_one_size(groups: Sequence[Sequence[Scene]]) -> list[list[Scene]]:
     return found
 
 
-def _chapter_scene(staged: Stage, chapter_number: int) -> Scene:
-    left, _, right, _ = panel_box(staged)
+def _sequence_scene(drawn: DrawnSequence, sequence_number: int) -> Scene:
+    left, _, right, _ = panel_box(drawn)
     panels = []
-    for number, picture in enumerate(staged.scenes):
+    for number, picture in enumerate(drawn.scenes):
         box = (left, picture.box[1], right, picture.box[3])
-        panel = captioned(picture, staged, number, box)
-        panels.append(named(panel, f"{chapter_number}.{number}"))
-    page = headed(columns(panels, PANEL_GAP, tallest=TALLEST_BOARD), staged.chapter.heading)
+        panel = captioned(picture, drawn, number, box)
+        panels.append(named(panel, f"{sequence_number}.{number}"))
+    page = headed(columns(panels, PANEL_GAP, tallest=TALLEST_BOARD), drawn.sequence.heading)
     return page.shifted(-page.box[0], 0.0)
 
 
@@ -489,28 +495,30 @@ def to_gif(
         SizeError: if a size is missing, so that there is no best order.
         MissingExtraError: if Pillow or matplotlib is not installed.
     """
-    stages = [stage(chapter, hints, view) for chapter in tell(drawable, planner)]
-    return encoded(shots(stages), theme, scale=scale)
+    drawn_sequences = [
+        draw_sequence(sequence, hints, view) for sequence in frame_sequences(drawable, planner)
+    ]
+    return encoded(shots(drawn_sequences), theme, scale=scale)
 
 
-def shots(stages: Sequence[Stage]) -> list[Shot]:
+def shots(drawn_sequences: Sequence[DrawnSequence]) -> list[Shot]:
     """Pictures of one size, and how many milliseconds each is shown."""
-    chapters = [list(_chapter_shots(staged)) for staged in stages]
-    scenes = of_one_size([[scene for scene, _ in chapter] for chapter in chapters])
-    times = [milliseconds for chapter in chapters for _, milliseconds in chapter]
+    sequences = [list(_sequence_shots(drawn)) for drawn in drawn_sequences]
+    scenes = of_one_size([[scene for scene, _ in sequence] for sequence in sequences])
+    times = [milliseconds for sequence in sequences for _, milliseconds in sequence]
     times[-1] = LAST_HOLD
     return list(zip((scene for group in scenes for scene in group), times, strict=True))
 
 
-def _chapter_shots(staged: Stage) -> Iterator[Shot]:
-    box, heading = panel_box(staged), staged.chapter.heading
-    for number, (frame, scene) in enumerate(zip(staged.chapter.frames, staged.scenes, strict=True)):
+def _sequence_shots(drawn: DrawnSequence) -> Iterator[Shot]:
+    box, heading = panel_box(drawn), drawn.sequence.heading
+    for number, (frame, scene) in enumerate(zip(drawn.sequence.frames, drawn.scenes, strict=True)):
         if len(frame.merged) > 1:
-            before = staged.scenes[number - 1]
+            before = drawn.scenes[number - 1]
             for step in range(1, MOVE_STEPS + 1):
                 moving = morph(before, scene, frame, eased(step / (MOVE_STEPS + 1)))
-                yield headed(captioned(moving, staged, number, box), heading), MOVE_STEP
-        yield headed(captioned(scene, staged, number, box), heading), HOLD
+                yield headed(captioned(moving, drawn, number, box), heading), MOVE_STEP
+        yield headed(captioned(scene, drawn, number, box), heading), HOLD
 
 
 def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:

@@ -442,11 +442,11 @@ def _titled(scene: Scene, drawable: Drawable) -> Scene:
 
 
 def _refuse_names(drawable: Sum | Network, hints: Hints, view: View) -> None:
-    wished = (*hints.positions, *hints.legs, *hints.label_sides, *view.cut)
-    if wished:
+    hinted = (*hints.positions, *hints.legs, *hints.label_sides, *view.cut)
+    if hinted:
         raise LayoutError(
             f"Hints and cuts name parts of one diagram, but {drawable.name!r} holds several, so "
-            f"{wished[0]!r} could be in any of them. Compose that diagram by itself."
+            f"{hinted[0]!r} could be in any of them. Compose that diagram by itself."
         )
 
 

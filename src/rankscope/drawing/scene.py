@@ -116,7 +116,7 @@ class Scene:
     """Five layers, painted in this order: frames, wires, shapes, marks, labels.
 
     `canvas` is the part of the plane to show when that is more than what is drawn, so that the
-    pictures of one story are all of one size.
+    pictures of one animation are all of one size.
     """
 
     name: str

@@ -350,7 +350,7 @@ class Run:
 
 
 def plain_text(label: str) -> str:
-    r"""A label as it may be read aloud; fonts are not told.
+    r"""A label as it may be read aloud; fonts are left out.
 
     Example:
         >>> plain_text(r"$\mathcal{W}^{\,Q}$")
@@ -359,8 +359,8 @@ def plain_text(label: str) -> str:
         'softmax_M(·/√D)'
     """
     runs = _read(label, is_strict=False)
-    told = [run.sign + run.text for run in runs if run.text.strip() or not run.level]
-    return " ".join(unicodedata.normalize("NFKC", "".join(told)).split())
+    texts = [run.sign + run.text for run in runs if run.text.strip() or not run.level]
+    return " ".join(unicodedata.normalize("NFKC", "".join(texts)).split())
 
 
 def text_runs(label: str) -> tuple[Run, ...]:

@@ -204,17 +204,17 @@ class FactorizedConv(FactorizedLayer):
         """Channels, kernel and what is not usual of the settings; format and ranks."""
         settings = self.settings
         usual = {"stride": 1, "dilation": 1}
-        told = [
+        listed = [
             f"{name}={getattr(settings, name)}"
             for name, value in usual.items()
             if any(size != value for size in getattr(settings, name))
         ]
-        told += [f"padding={settings.padding}"] if any(map(any, settings.margins)) else []
-        told += [f"groups={settings.groups}"] if settings.groups > 1 else []
-        told += [] if settings.padding_mode == "zeros" else [f"mode={settings.padding_mode}"]
+        listed += [f"padding={settings.padding}"] if any(map(any, settings.margins)) else []
+        listed += [f"groups={settings.groups}"] if settings.groups > 1 else []
+        listed += [] if settings.padding_mode == "zeros" else [f"mode={settings.padding_mode}"]
         channels = (settings.groups * self.shape.in_size, settings.groups * self.shape.out_size)
         kernel = "x".join(map(str, self.shape.kernel))
-        parts = [f"{channels[0]} -> {channels[1]}", kernel, *told]
+        parts = [f"{channels[0]} -> {channels[1]}", kernel, *listed]
         parts += [f"{self.format.name} at ranks {self.ranks}", f"bias={self.bias is not None}"]
         return ", ".join(parts)
 

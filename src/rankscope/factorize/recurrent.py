@@ -69,7 +69,7 @@ def gru_step(from_input: Tensor, state: State, recurrent: Apply) -> State:
     return (fresh + share * (hidden - fresh),)
 
 
-def walk(
+def scan(
     step: CellStep, inputs: Tensor, state: State, *, is_reverse: bool, lengths: Tensor | None
 ) -> tuple[Tensor, State]:
     """Carry a state over time; the outputs are its first part after each step.
@@ -469,7 +469,7 @@ class FactorizedRecurrent(nn.Module, ABC):
                 joined = torch.cat(outputs, -1)
                 sequence = functional.dropout(joined, self.settings.dropout, self.training)
                 outputs = []
-            made, final = walk(
+            made, final = scan(
                 self._step(suffix),
                 self.weights[f"weight_ih_{suffix}"](sequence),
                 tuple(part[place] for part in state),

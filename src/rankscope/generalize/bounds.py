@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import GeneralizationError
+from rankscope.generalize.layer_trace import Activations, CPLayer, LayerTrace
 from rankscope.generalize.properties import Exact
 from rankscope.generalize.rank_search import RankChoice
 from rankscope.generalize.sample import margin_loss, require_margin
-from rankscope.generalize.walk import Activations, CPLayer, Walk
 from rankscope.robust.graph import sample_shape
 from rankscope.theorem import Status, Theorem
 
@@ -195,14 +195,14 @@ SPECTRAL = Theorem(
 )
 
 
-def require_chain(walk: Walk, *, who: str) -> None:
+def require_chain(trace: LayerTrace, *, who: str) -> None:
     """Refuse networks in which a value is used twice, or several are put together.
 
     Raises:
         UnsupportedModuleError: with the name of the first operation that is not in a chain.
     """
-    before = walk.graph.input
-    for node in walk.graph.nodes:
+    before = trace.graph.input
+    for node in trace.graph.nodes:
         if node.inputs != (before,):
             raise node.refusal(
                 f"{who} is proved for chains, and here values branch or meet, as at a residual "
@@ -211,7 +211,9 @@ def require_chain(walk: Walk, *, who: str) -> None:
         before = node.output
 
 
-def spectral_order(walk: Walk, activations: Activations, margin: float) -> GeneralizationBound:
+def spectral_order(
+    trace: LayerTrace, activations: Activations, margin: float
+) -> GeneralizationBound:
     r"""Norms of all layers, without constants.
 
     .. math:: \hat L_\gamma(f) + \frac{\lVert X \rVert_F}{\gamma m} \prod_i \rho_i s_i
@@ -227,10 +229,10 @@ def spectral_order(walk: Walk, activations: Activations, margin: float) -> Gener
     Reference:
         Bartlett, Foster & Telgarsky (2017), Thm 1.1 (as recalled), arXiv:1706.08498.
     """
-    require_chain(walk, who="the spectral-norm bound")
-    norms = [Exact().of(layer).factor(layer.rank) for layer in walk.layers]
-    rows = [_row_norms(layer) for layer in walk.layers]
-    stretched = math.prod(norms) * math.prod(growth for (growth,) in walk.growths.values())
+    require_chain(trace, who="the spectral-norm bound")
+    norms = [Exact().of(layer).factor(layer.rank) for layer in trace.layers]
+    rows = [_row_norms(layer) for layer in trace.layers]
+    stretched = math.prod(norms) * math.prod(growth for (growth,) in trace.growths.values())
     # A layer of norm zero makes the product zero, whatever the sum is.
     ratios = sum((row / norm) ** (2 / 3) for row, norm in zip(rows, norms, strict=True) if norm > 0)
     first = activations.inputs[:, 0]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rankscope.errors import GeneralizationError
 from rankscope.generalize.bounds import GeneralizationBound
-from rankscope.generalize.walk import CPModule
+from rankscope.generalize.layer_trace import CPModule
 from rankscope.networks.batches import Batch
 from rankscope.theorem import Theorem
 

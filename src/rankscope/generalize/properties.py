@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rankscope.errors import GeneralizationError
 from rankscope.factorize.frequency_blocks import Torus, frequency_blocks
-from rankscope.generalize.walk import CPLayer
+from rankscope.generalize.layer_trace import CPLayer
 
 
 def kernel_spectra(layer: CPLayer) -> Tensor:

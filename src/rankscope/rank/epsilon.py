@@ -304,7 +304,7 @@ class LowRank:
         return product
 
 
-def itself(matrix: Matrix) -> LowRank:
+def full_rank_witness(matrix: Matrix) -> LowRank:
     """The matrix without any error, at the rank of its shorter side."""
     rows, columns = matrix.shape
     is_wide = rows < columns
@@ -340,7 +340,7 @@ def least_truncation(
     errors = metric.truncation_errors(matrix, left, values, right)
     hopeful = numpy.flatnonzero(errors <= radius * (1 + 1e-9) + 2 * rounding(matrix))
     sizes = [int(size) for size in hopeful if lower <= size < len(values)]
-    best = itself(matrix)
+    best = full_rank_witness(matrix)
     first, last = 0, len(sizes)
     middle = 0  # the first is nearly always right; otherwise halve
     while first < last:

@@ -289,8 +289,8 @@ def certify_rank(
     large = [n for n, minor in enumerate(draft.minors) if minor.size > limit]
     if not large:
         return draft
-    subject = _Subject(draft, network)
-    matrices = MinorTiles(subject.fast, [draft.minors[n] for n in large]).matrices(report)
+    certified = _CertifiedFunction(draft, network)
+    matrices = MinorTiles(certified.fast, [draft.minors[n] for n in large]).matrices(report)
     minors, binding = list(draft.minors), draft.binding()
     for number, matrix in zip(large, matrices, strict=True):
         right_sides = draw_challenges(binding, number, len(matrix), draft.prime)
@@ -325,16 +325,16 @@ def verify(
     started = time.perf_counter()
     try:
         network = build(certificate.family, certificate.settings)
-        subject = _Subject(certificate, network)
-        subject.require_existing_points()
+        certified = _CertifiedFunction(certificate, network)
+        certified.require_existing_points()
         small = [n for n, minor in enumerate(certificate.minors) if minor.answers is None]
         large = [n for n, minor in enumerate(certificate.minors) if minor.answers is not None]
         reason, paths = None, []
         if small:
             paths.append(_DEFINED.format(_counted(small)))
-            reason = subject.vanishing_determinant(small, report)
+            reason = certified.vanishing_determinant(small, report)
         if large and reason is None:
-            path, reason = subject.wrong_answer(large, max_defined, report)
+            path, reason = certified.wrong_answer(large, max_defined, report)
             paths.append(path)
     except RankscopeError as error:
         if isinstance(error, CertificateError):
@@ -353,7 +353,7 @@ def verify(
 
 
 @dataclass(frozen=True)
-class _Subject:
+class _CertifiedFunction:
     """What a certificate speaks of, ready to be evaluated."""
 
     certificate: Certificate

@@ -49,11 +49,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share == 0 or share >= 0.001 else f"{100 * share:.1g} %"
 
 
-def spoken_count(count: int) -> str:
+def count_in_words(count: int) -> str:
     """A count as one would say it.
 
     Example:
-        >>> spoken_count(11_307_321_344), spoken_count(260_032)
+        >>> count_in_words(11_307_321_344), count_in_words(260_032)
         ('11.31 billion', '260,032')
     """
     for scale, name in SCALES:

@@ -236,8 +236,8 @@ def build_family(name: str, settings: Mapping[str, str | Value]) -> Diagram | Su
         others = {word: value for word, value in settings.items() if word not in known}
         return _with_symbols(found.build(**values), others)
     except FamilyError as error:
-        told = str(error).removeprefix(f"{name}: ")
-        raise FamilyError(f"{name}: {told} Its settings are: {', '.join(known)}.") from error
+        reason = str(error).removeprefix(f"{name}: ")
+        raise FamilyError(f"{name}: {reason} Its settings are: {', '.join(known)}.") from error
 
 
 def _without_aliases(found: Family, settings: Mapping[str, str | Value]) -> dict[str, str | Value]:

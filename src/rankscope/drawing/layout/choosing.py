@@ -36,7 +36,7 @@ from rankscope.drawing.layout.placement import (
     Wiring,
     pinned,
 )
-from rankscope.drawing.layout.render import ground_of, render
+from rankscope.drawing.layout.render import place_wiring, render
 from rankscope.drawing.layout.routing import LATER, Router
 from rankscope.drawing.layout.rows import Row, folded_rows, inline_row, row_between_lanes
 from rankscope.drawing.layout.sketch import GAP
@@ -268,7 +268,7 @@ def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placeme
 
 
 def _detours(wiring: Wiring, placement: Placement) -> float:
-    return Router(ground_of(wiring, placement)).run().cost
+    return Router(place_wiring(wiring, placement)).run().cost
 
 
 def _candidates(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Iterator[Placement]:
@@ -308,22 +308,22 @@ def _row_candidates(
     wiring: Wiring, rows: list[Row], view: View, legs: Mapping[str, Side]
 ) -> Iterator[Placement]:
     """The usual places for dots; if wires then go astray, each dot is tried elsewhere."""
-    wishes: dict[Dot, Side] = {}
-    best = place_rows(wiring, rows, view, legs, wishes)
+    dot_sides: dict[Dot, Side] = {}
+    best = place_rows(wiring, rows, view, legs, dot_sides)
     yield best
     cost = _detours(wiring, best)
     moves = [move for _ in range(MAX_SWEEPS) for move in _moves(wiring)]
     for move in moves[:MAX_MOVES]:
         if cost <= GOOD_ENOUGH:
             break
-        wished = {**wishes, **move}
-        found = place_rows(wiring, rows, view, legs, wished)
+        moved = {**dot_sides, **move}
+        found = place_rows(wiring, rows, view, legs, moved)
         if found == best:
             continue
         found_cost = _detours(wiring, found)
         if found_cost < cost - 1e-9:
-            wishes, best, cost = wished, found, found_cost
-    if wishes:
+            dot_sides, best, cost = moved, found, found_cost
+    if dot_sides:
         yield best
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Region
 from rankscope.drawing.layout.placement import Dot, Segment, Side, Wiring
-from rankscope.drawing.layout.routing import Buckets, Ground, Route, border_points
+from rankscope.drawing.layout.routing import Buckets, PlacedWiring, Route, border_points
 from rankscope.drawing.layout.tensors import (
     TAG_FONT,
     WIRE_FONT,
@@ -329,7 +329,7 @@ CUT_SPACING = 4.0
 
 
 def cut_strokes(
-    ground: Ground, routes: Mapping[Segment, Route], cut: tuple[str, ...]
+    placed: PlacedWiring, routes: Mapping[Segment, Route], cut: tuple[str, ...]
 ) -> tuple[Wire, ...]:
     """One stroke per index: through the dot of a hyperedge, else across its wire."""
     found = []
@@ -339,13 +339,13 @@ def cut_strokes(
             end
             for segment in own
             for end in segment.ends
-            if isinstance(end, Dot) and len(ground.wiring.dots[end]) > 2
+            if isinstance(end, Dot) and len(placed.wiring.dots[end]) > 2
         ]
         if dots:
-            at, normal = ground.centres[dots[0]], (math.sqrt(0.5), -math.sqrt(0.5))
+            at, normal = placed.centres[dots[0]], (math.sqrt(0.5), -math.sqrt(0.5))
         elif own:
             at, normal = _middle(
-                ground, max(own, key=lambda s: _visible(ground, routes[s])), routes
+                placed, max(own, key=lambda s: _visible(placed, routes[s])), routes
             )
         else:
             continue
@@ -356,26 +356,26 @@ def cut_strokes(
     return tuple(found)
 
 
-def _visible_points(ground: Ground, route: Route) -> list[Point]:
+def _visible_points(placed: PlacedWiring, route: Route) -> list[Point]:
     return [
         point
         for point in spaced(route.line, CUT_SPACING)
         if not any(
             box[0] <= point[0] <= box[2] and box[1] <= point[1] <= box[3]
-            for box in ground.boxes.values()
+            for box in placed.boxes.values()
         )
     ]
 
 
-def _visible(ground: Ground, route: Route) -> int:
-    return len(_visible_points(ground, route))
+def _visible(placed: PlacedWiring, route: Route) -> int:
+    return len(_visible_points(placed, route))
 
 
 def _middle(
-    ground: Ground, segment: Segment, routes: Mapping[Segment, Route]
+    placed: PlacedWiring, segment: Segment, routes: Mapping[Segment, Route]
 ) -> tuple[Point, Point]:
     """The middle of what is seen of a wire, and the direction across it."""
-    points = _visible_points(ground, routes[segment]) or list(routes[segment].line)
+    points = _visible_points(placed, routes[segment]) or list(routes[segment].line)
     place = len(points) // 2
     before, after = points[max(0, place - 1)], points[min(len(points) - 1, place + 1)]
     length = math.dist(before, after) or 1.0

@@ -48,7 +48,7 @@ VECTORS: dict[Side, Point] = {
 
 @dataclass(frozen=True)
 class Hints:
-    """Wishes that the layout must honour.
+    """Placements that the layout must honour.
 
     Args:
         positions: where nodes and convolutions stand, by name; the rest is placed around them.
@@ -61,18 +61,18 @@ class Hints:
     label_sides: Mapping[str, Side] = field(default_factory=dict)
 
     def check(self, diagram: Diagram) -> None:
-        """Refuse wishes about things that the diagram does not have.
+        """Refuse hints about things that the diagram does not have.
 
         Raises:
             LayoutError: naming the first of them.
         """
         holders = [part.name for part in diagram.holders]
-        for what, wished, known in (
+        for what, hinted, known in (
             ("positions", self.positions, holders),
             ("legs", self.legs, diagram.output),
             ("label_sides", self.label_sides, tuple(diagram.index_by_name)),
         ):
-            for name in wished:
+            for name in hinted:
                 if name not in known:
                     raise LayoutError(
                         f"Hints.{what} names {name!r}, which diagram {diagram.name!r} does not "

@@ -26,7 +26,7 @@ from rankscope.drawing.layout.placement import (
     View,
     Wiring,
 )
-from rankscope.drawing.layout.routing import Ground, Route, Router, spread_ports
+from rankscope.drawing.layout.routing import PlacedWiring, Route, Router, spread_ports
 from rankscope.drawing.layout.rows import components, links_among
 from rankscope.drawing.layout.tensors import (
     CONVOLUTION_DIAMETER,
@@ -50,7 +50,7 @@ from rankscope.errors import LayoutError
 JUNCTION_DIAMETER, SUM_DIAMETER = 11.0, 9.0
 
 
-def ground_of(wiring: Wiring, placement: Placement) -> Ground:
+def place_wiring(wiring: Wiring, placement: Placement) -> PlacedWiring:
     """Everything in pixels.
 
     Raises:
@@ -70,7 +70,7 @@ def ground_of(wiring: Wiring, placement: Placement) -> Ground:
             centres[dot] = _mean([_centre(centres, placement, arm) for arm in arms])
     size = diameter(diagram)
     boxes = {end: _box(wiring, end, centre, size) for end, centre in centres.items()}
-    return Ground(wiring, centres, boxes, placement.straight)
+    return PlacedWiring(wiring, centres, boxes, placement.straight)
 
 
 def _given(points: Mapping[str, Point], name: str, what: str, wiring: Wiring) -> Point:
@@ -125,7 +125,7 @@ WIRE_WIDTH, THICKEST = 2.4, 6.0
 class Drawn:
     """What one diagram looks like before labels."""
 
-    ground: Ground
+    placed: PlacedWiring
     routes: Mapping[Segment, Route]
     frames: Mapping[str, Box]
     shapes: tuple[Shape, ...]
@@ -157,26 +157,26 @@ def render(diagram: Diagram, placement: Placement, view: View = PLAIN_VIEW) -> S
 
 def _drawn(diagram: Diagram, placement: Placement) -> Drawn:
     wiring = Wiring(diagram)
-    ground = ground_of(wiring, placement)
-    routing = Router(ground).run()
-    routes = spread_ports(ground, routing.routes)
+    placed = place_wiring(wiring, placement)
+    routing = Router(placed).run()
+    routes = spread_ports(placed, routing.routes)
     size = diameter(diagram)
     shapes = [
         node_shape(
             node,
-            ground.centres[NodeEnd(node.name)],
+            placed.centres[NodeEnd(node.name)],
             size=size,
             angle=_narrow_angle(wiring, routes, node.name, node.narrow_side),
         )
         for node in diagram.nodes
     ]
     shapes += [
-        convolution_shape(convolution, ground.centres[NodeEnd(convolution.name)])
+        convolution_shape(convolution, placed.centres[NodeEnd(convolution.name)])
         for convolution in diagram.convolutions
     ]
-    dots = tuple(_dot_shape(ground, dot) for dot in wiring.dots)
+    dots = tuple(_dot_shape(placed, dot) for dot in wiring.dots)
     marks = crossing_marks(wiring, routing.frames, routes)
-    return Drawn(ground, routes, routing.frames, tuple(shapes), dots, marks)
+    return Drawn(placed, routes, routing.frames, tuple(shapes), dots, marks)
 
 
 def _narrow_angle(
@@ -195,12 +195,12 @@ def _dot_name(dot: Dot) -> str:
     return f"{dot.index}@{dot.region or ''}"
 
 
-def _dot_shape(ground: Ground, dot: Dot) -> Shape:
-    index = ground.wiring.diagram.index_by_name[dot.index]
-    arms = ground.wiring.dots[dot]
-    left, _, right, _ = ground.boxes[dot]
+def _dot_shape(placed: PlacedWiring, dot: Dot) -> Shape:
+    index = placed.wiring.diagram.index_by_name[dot.index]
+    arms = placed.wiring.dots[dot]
+    left, _, right, _ = placed.boxes[dot]
     what = "summed" if len(arms) == 1 else f"shared by {len(arms)} ends"
-    x, y = ground.centres[dot]
+    x, y = placed.centres[dot]
     return Shape(
         _dot_name(dot),
         ShapeKind.DOT,
@@ -221,7 +221,7 @@ def _scene(diagram: Diagram, drawn: Drawn, placement: Placement, view: View) -> 
     crossed = [mark for marks in drawn.marks.values() for mark in marks]
     tags, tag_labels = _tags(diagram, drawn, crossed)
     wires = [_wire(diagram, segment, drawn, view) for segment in drawn.routes]
-    cuts = cut_strokes(drawn.ground, drawn.routes, view.cut)
+    cuts = cut_strokes(drawn.placed, drawn.routes, view.cut)
     marks = (*drawn.dots, *crossed, *tags)
     ink = [*drawn.routes.values(), *(Route(stroke.points) for stroke in cuts)]
     page = Page(drawn.shapes, marks, frames, ink)
@@ -295,7 +295,7 @@ def _requests(diagram: Diagram, drawn: Drawn, placement: Placement, view: View) 
     by_index: dict[str, list[Segment]] = {}
     for segment in drawn.routes:
         by_index.setdefault(segment.index, []).append(segment)
-    middles = _middles(drawn.ground)
+    middles = _middles(drawn.placed)
     requests = []
     for name, index in diagram.index_by_name.items():
         own = by_index.get(name, [])
@@ -326,17 +326,17 @@ def _outward_from(drawn: Drawn, own: list[Segment], middles: Mapping[str, Point]
     """
     for segment in own:
         parallel = [
-            s for s in drawn.ground.wiring.at[segment.first] if {*s.ends} == {*segment.ends}
+            s for s in drawn.placed.wiring.at[segment.first] if {*s.ends} == {*segment.ends}
         ]
         if len(parallel) > 1 and segment.first != segment.second:
-            (x0, y0), (x1, y1) = (drawn.ground.centres[end] for end in segment.ends)
+            (x0, y0), (x1, y1) = (drawn.placed.centres[end] for end in segment.ends)
             return ((x0 + x1) / 2, (y0 + y1) / 2)
     return middles.get(own[0].index) if own else None
 
 
-def _middles(ground: Ground) -> dict[str, Point]:
+def _middles(placed: PlacedWiring) -> dict[str, Point]:
     """The middle of each part of the picture that has cycles, for every index in it."""
-    wiring, diagram = ground.wiring, ground.wiring.diagram
+    wiring, diagram = placed.wiring, placed.wiring.diagram
     found: dict[str, Point] = {}
     for group in components(links_among(wiring, [part.name for part in diagram.holders])):
         ends = dict.fromkeys(
@@ -354,7 +354,7 @@ def _middles(ground: Ground) -> dict[str, Point]:
         )
         if len(bonds) < len(ends):
             continue
-        points = [ground.centres[NodeEnd(name)] for name in group]
+        points = [placed.centres[NodeEnd(name)] for name in group]
         middle = (
             sum(x for x, _ in points) / len(points),
             sum(y for _, y in points) / len(points),

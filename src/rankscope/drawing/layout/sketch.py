@@ -31,13 +31,13 @@ class Sketch:
         wiring: the diagram.
         rows: its rows.
         view: what will be written on the wires.
-        wishes: where off-row dots should go, other than by default.
+        dot_sides: where off-row dots should go, other than by default.
     """
 
     wiring: Wiring
     rows: Sequence[Row]
     view: View
-    wishes: Mapping[Dot, Side] = field(default_factory=dict)
+    dot_sides: Mapping[Dot, Side] = field(default_factory=dict)
     at: dict[End, Point] = field(default_factory=dict)
     band: dict[End, int] = field(default_factory=dict)
 
@@ -182,7 +182,7 @@ def dots_on_rows(sketch: Sketch) -> None:
         for first, second, index in zip(row.nodes, row.nodes[1:], row.links, strict=False):
             for dot, arms in sketch.wiring.dots.items():
                 is_between = {NodeEnd(first), NodeEnd(second)} <= {*arms}
-                if dot.index == index and is_between and dot not in sketch.wishes:
+                if dot.index == index and is_between and dot not in sketch.dot_sides:
                     middle = sketch.at[NodeEnd(first)][0] + sketch.at[NodeEnd(second)][0]
                     sketch.put(dot, (middle / 2, 0.0), row.band)
 
@@ -332,7 +332,7 @@ def dots_off_rows(sketch: Sketch) -> None:
     for dot in sorted(waiting, key=lambda dot: (bands[dot], _span(sketch, dot, bands[dot]))):
         band = bands[dot]
         here = _arms(sketch, dot, band)
-        side = sketch.wishes.get(dot) or _usual_side(sketch, band, here)
+        side = sketch.dot_sides.get(dot) or _usual_side(sketch, band, here)
         if side.is_vertical:
             _put_in_lane(sketch, dot, band, side, lanes)
         else:

@@ -56,7 +56,7 @@ def loose_ends(sketch: Sketch) -> list[Leg]:
     return found
 
 
-def point_legs(sketch: Sketch, wished: Mapping[str, Side]) -> dict[End, Side]:
+def point_legs(sketch: Sketch, hinted: Mapping[str, Side]) -> dict[End, Side]:
     """A side for every loose end, and for the tips of private dots the side of their dot."""
     legs = loose_ends(sketch)
     around = _Surroundings.of(sketch, legs)
@@ -64,7 +64,7 @@ def point_legs(sketch: Sketch, wished: Mapping[str, Side]) -> dict[End, Side]:
     loose: dict[End, list[Side]] = {}
     for leg in legs:
         taken = loose.setdefault(leg.owner, [])
-        side = wished.get(leg.index) or _best_side(sketch, leg, around, taken)
+        side = hinted.get(leg.index) or _best_side(sketch, leg, around, taken)
         taken.append(side)
         sides[leg.end] = side
         if isinstance(leg.end, Dot) and leg.index in sketch.wiring.diagram.output:
@@ -345,10 +345,10 @@ def place_rows(
     rows: Sequence[Row],
     view: View,
     legs: Mapping[str, Side],
-    wishes: Mapping[Dot, Side],
+    dot_sides: Mapping[Dot, Side],
 ) -> Placement:
     """Place everything, given which tensors stand on which row."""
-    sketch = Sketch(wiring, rows, view, wishes)
+    sketch = Sketch(wiring, rows, view, dot_sides)
     spread_columns(sketch)
     dots_on_rows(sketch)
     branches(sketch)

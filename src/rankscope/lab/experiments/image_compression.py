@@ -363,7 +363,7 @@ class UniformEntry(CompressionEntry):
         keep: share of its convolutions' parameters, counted.
         format: name of the format.
         published: accuracy in percent that the source reports at this nominal share.
-        recipe: of the repair; its seconds are those of the workplace.
+        recipe: of the repair; its seconds are those of the whole run.
         seed: of the decompositions.
     """
 

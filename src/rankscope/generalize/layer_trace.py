@@ -1,7 +1,7 @@
 """A network as CP layers and everything between them, read from its trace.
 
-walk = read_walk(model, (3, 32, 32))
-walk.layers          # what can be compressed, in the order in which it runs
+trace = trace_layers(model, (3, 32, 32))
+trace.layers         # what can be compressed, in the order in which it runs
 """
 
 from collections import Counter
@@ -84,7 +84,7 @@ class CPLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class LayerTrace:
     """A network's operations; those that are no CP layers have fixed growths.
 
     Args:
@@ -142,10 +142,10 @@ class Walk:
         return tuple(gains)
 
 
-def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
+def trace_layers(model: nn.Module, input_shape: tuple[int, ...]) -> LayerTrace:
     """Read a network whose layers are in CP form; `in_cp_form` writes others so.
 
-    Pooling, activations, residual connections and inference batch normalization are walked
+    Pooling, activations, residual connections and inference batch normalization are passed
     through; a normalization right behind a layer is folded into it. Convolutions in groups, and
     layers in other formats, cannot be compressed and count with their operator norms.
 
@@ -183,7 +183,7 @@ def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
         for node, transfer in zip(graph.nodes, transfers, strict=True)
         if node.output not in own
     }
-    return Walk(graph, layers, growths)
+    return LayerTrace(graph, layers, growths)
 
 
 def _is_compressible(node: Node) -> bool:
@@ -300,22 +300,22 @@ class Activations:
 
 
 def measure_activations(
-    walk: Walk, sample: Sample, *, batch_size: int = BATCH_SIZE, report: Report = ignore
+    trace: LayerTrace, sample: Sample, *, batch_size: int = BATCH_SIZE, report: Report = ignore
 ) -> Activations:
     """Run a network once over a sample, in batches, and keep norms and outputs only.
 
     Raises:
         GeneralizationError: if labels are no classes, or an output is not finite.
     """
-    sample.require_classes(walk.num_classes)
-    like = next(walk.layers[0].module.parameters(), sample.inputs)
+    sample.require_classes(trace.num_classes)
+    like = next(trace.layers[0].module.parameters(), sample.inputs)
     lengths, outputs = [], []
-    wanted = [layer.input for layer in walk.layers]
+    wanted = [layer.input for layer in trace.layers]
     total = -(-len(sample) // batch_size)
     with torch.no_grad():
         for number, piece in enumerate(batches(sample.inputs, like, batch_size)):
             norms = {}
-            for value, tensor in walk.run(piece):
+            for value, tensor in trace.run(piece):
                 if value in wanted:
                     norms[value] = _lengths(tensor)
             lengths.append(torch.stack([norms[value] for value in wanted], dim=1))
@@ -336,7 +336,7 @@ def _lengths(tensor: Tensor) -> Tensor:
     return lengths
 
 
-def cushions(walk: Walk, activations: Activations) -> Tensor:
+def cushions(trace: LayerTrace, activations: Activations) -> Tensor:
     r"""Layer cushions ζ, (layers).
 
     .. math:: \zeta_k \lVert M_k \rVert_F \lVert X^{(k)} \rVert \le \lVert X^{(k+1)} \rVert
@@ -348,5 +348,5 @@ def cushions(walk: Walk, activations: Activations) -> Tensor:
     Reference:
         Li, Sun, Su, Suzuki & Huang (2020), Sec. 4 (as recalled), arXiv:2001.05070.
     """
-    norms = torch.stack([layer.components.to_dense().norm() for layer in walk.layers])
+    norms = torch.stack([layer.components.to_dense().norm() for layer in trace.layers])
     return torch.where(norms > 0, activations.growths / norms, 0.0)
