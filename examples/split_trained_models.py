@@ -112,14 +112,14 @@ def find_files(folders: Sequence[Path]) -> dict[str, Path]:
     Raises:
         FileNotFoundError: with all that are in no folder, and where they come from.
     """
-    found = {
+    paths = {
         name: folder / name for name in FILES for folder in folders if (folder / name).is_file()
     }
-    missing = [f"  {name}  ({FILES[name]})" for name in FILES if name not in found]
+    missing = [f"  {name}  ({FILES[name]})" for name in FILES if name not in paths]
     if missing:
         places = ", ".join(map(str, folders)) or "no folder: none was given"
         raise FileNotFoundError("\n".join([f"Looked in {places}, and did not find", *missing]))
-    return found
+    return paths
 
 
 def resnet_split(files: dict[str, Path], *, image_class: str, seed: int) -> SplitModel:
@@ -180,7 +180,7 @@ def measure(split_model: SplitModel, weights: str, split: str, *, report: Report
     chosen = logits[:, split_model.column]
     mean, deviation = chosen.mean(), chosen.std(correction=0)
     cancelled = max(1.0, float(mean.abs() / deviation))  # digits lost by taking off the mean
-    found = separation_rank(
+    measured = separation_rank(
         model,
         split_model.partitions[split],
         inputs=split_model.inputs,
@@ -191,18 +191,18 @@ def measure(split_model: SplitModel, weights: str, split: str, *, report: Report
             report=report,
         ),
     )
-    values = found.numeric.singular_values
+    values = measured.numeric.singular_values
     return Row(
         model=split_model.name,
         weights=weights,
         partition=split,
         samples=len(split_model.inputs),
-        numeric_rank=found.numeric.value,
-        tolerance=found.numeric.tolerance / float(values[0]),
-        entropy=found.numeric.entanglement_entropy,
+        numeric_rank=measured.numeric.value,
+        tolerance=measured.numeric.tolerance / float(values[0]),
+        entropy=measured.numeric.entanglement_entropy,
         rank_within_tenth=rank_within(0.1, values),
         rank_within_hundredth=rank_within(0.01, values),
-        entropy_curve=[[point.samples, point.entanglement_entropy] for point in found.curve],
+        entropy_curve=[[point.samples, point.entanglement_entropy] for point in measured.curve],
         singular_values=(values / numpy.linalg.norm(values)).tolist(),
     )
 

@@ -106,7 +106,9 @@ def test_bytes_are_those_of_the_stored_cores(grouped: Site, bits: int | None) ->
 
 def test_a_menu_holds_the_dense_weight_first_and_counts_what_runs(grouped: Site) -> None:
     generator = CandidateGenerator((FORMATS["svd"], FORMATS["r-cp"]), bits=(None, 8), num_steps=6)
-    options = generator.options(Task(grouped, (Call(5, (10, 9)),), ErrorNorm(multiplier=3.0)))
+    options = generator.candidates_for(
+        Task(grouped, (Call(5, (10, 9)),), ErrorNorm(multiplier=3.0))
+    )
     assert options.dense.format is None
     assert options.dense.costs.flops == 2 * 5 * 90 * grouped.weight.numel()
     assert options.dense.costs.parameters == grouped.weight.numel() + 8
@@ -119,7 +121,7 @@ def test_a_menu_holds_the_dense_weight_first_and_counts_what_runs(grouped: Site)
 def test_errors_of_quantization_are_added_in_squares(grouped: Site) -> None:
     format = FORMATS["tucker"]
     generator = CandidateGenerator((format,), bits=(None, 4), num_steps=4)
-    options = generator.options(Task(grouped, (), None))
+    options = generator.candidates_for(Task(grouped, (), None))
     plain = {c.ranks: c.error for c in options.candidates if c.bits == 32}
     noise = quantization_error(grouped, 4)
     flat: Tensor = grouped.weight.flatten(0, 1)
@@ -135,8 +137,8 @@ def test_errors_of_quantization_are_added_in_squares(grouped: Site) -> None:
 
 def test_refusals_say_which_format_and_why() -> None:
     generator = CandidateGenerator((FORMATS["tucker"], FORMATS["svd"]), num_steps=4)
-    options = generator.options(Task(site_of(nn.Embedding(50, 10)), (), None))
+    options = generator.candidates_for(Task(site_of(nn.Embedding(50, 10)), (), None))
     assert {candidate.format for candidate in options.candidates} == {None, "svd"}
     assert options.refusals == ("tucker: without a kernel, tucker is svd in disguise; use svd.",)
-    tiny = generator.options(Task(site_of(nn.Linear(2, 2)), (), None))
+    tiny = generator.candidates_for(Task(site_of(nn.Linear(2, 2)), (), None))
     assert tiny.refusals[1] == "svd: no smaller even at ranks of one"

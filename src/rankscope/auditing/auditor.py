@@ -79,8 +79,8 @@ def audit(
         report: told after every tensor.
 
     Example:
-        >>> found = audit()
-        >>> found.configuration.depth, found.findings[0].id
+        >>> findings = audit()
+        >>> findings.configuration.depth, findings.findings[0].id
         (4, 'low-rank')
 
     Raises:
@@ -93,10 +93,10 @@ def audit(
     configuration = _configuration(opened, family)
     rows = _rows(model, opened, configuration, report)
     parameters = _counted(rows) if configuration is None else configuration.parameters
-    found = [] if configuration is None else [*shape_findings(configuration)]
-    found += weight_findings(rows, parameters, "" if model is None else source)
-    found.sort(key=lambda finding: -finding.severity)
-    return Audit(source, configuration, parameters, tuple(found), rows)
+    findings = [] if configuration is None else [*shape_findings(configuration)]
+    findings += weight_findings(rows, parameters, "" if model is None else source)
+    findings.sort(key=lambda finding: -finding.severity)
+    return Audit(source, configuration, parameters, tuple(findings), rows)
 
 
 def _configuration(opened: OpenedModel, family: str | None) -> Configuration | None:

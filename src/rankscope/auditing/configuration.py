@@ -86,9 +86,9 @@ class Configuration:
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON; the parameters stand beside it in an audit."""
-        found = asdict(self)
-        del found["parameters"]
-        return found
+        fields = asdict(self)
+        del fields["parameters"]
+        return fields
 
 
 # --- A depth with a width, and what theory says about the two -------------------------------------

@@ -86,14 +86,14 @@ def contradictions(
         )
         return (nothing,)
     lists = _different_depths(matches, expected, actual)
-    found = [
+    sentences = [
         f"{name} has {ours} blocks in the configuration, but {theirs} in the weights."
         for name, (ours, theirs) in lists.items()
     ]
-    found += _different_shapes(matches, expected, actual)
-    found += _missing(matches, [one for one in expected if _list_of(one.name)[0] not in lists])
-    found += _unexpected_biases(matches, actual)
-    return tuple(found)
+    sentences += _different_shapes(matches, expected, actual)
+    sentences += _missing(matches, [one for one in expected if _list_of(one.name)[0] not in lists])
+    sentences += _unexpected_biases(matches, actual)
+    return tuple(sentences)
 
 
 def _matches(
@@ -105,14 +105,14 @@ def _matches(
     for name in sorted(plain, key=len):
         for ending in _endings(name):
             by_ending.setdefault(ending, plain[name])
-    found = {}
+    matches = {}
     for tensor in expected:
         # Either the file puts words before the name, or it leaves out its first ones.
         shorter = [plain[ending] for ending in _endings(tensor.name)[:3] if ending in plain]
         match = by_ending.get(tensor.name, *shorter[:1])
         if match is not None:
-            found[tensor.name] = match
-    return found
+            matches[tensor.name] = match
+    return matches
 
 
 def _plain(name: str) -> str:
@@ -215,14 +215,14 @@ ENCODERS = ("bert", "albert", "roberta", "distilbert", "vit", "t5")
 
 def shape_findings(configuration: Configuration) -> tuple[Finding, ...]:
     """Findings about a configuration, the weightiest first."""
-    found = [
+    findings = [
         *_head_bottleneck(configuration),
         *_embedding_bottleneck(configuration),
         *_depth_by_law(configuration),
         *_grouped_keys(configuration),
         _regime(configuration),
     ]
-    return tuple(sorted(found, key=lambda finding: -finding.severity))
+    return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
 def counting_log3(configuration: Configuration) -> float:
@@ -366,13 +366,13 @@ def weight_findings(
     rows: Sequence[TensorRow], parameters: Parameters, source: str
 ) -> tuple[Finding, ...]:
     """Findings about the weights, the weightiest first; `source` is named in their commands."""
-    found = [
+    findings = [
         *_low_rank(rows, parameters, source),
         *_copies(rows, parameters, source),
         *_spikes(rows, source),
         *_near_random(rows, source),
     ]
-    return tuple(sorted(found, key=lambda finding: -finding.severity))
+    return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
 def _again(source: str) -> str:

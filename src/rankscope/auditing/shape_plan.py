@@ -285,8 +285,8 @@ class Plan:
             "law": self.law.to_dict(),
             "is_extrapolated": self.is_extrapolated,
             "within_fit": [
-                {"sigmas": sigmas, "depth": found.depth, "width": found.width}
-                for sigmas, found in zip((-1, 1), self.shapes_within_fit, strict=True)
+                {"sigmas": sigmas, "depth": edge.depth, "width": edge.width}
+                for sigmas, edge in zip((-1, 1), self.shapes_within_fit, strict=True)
             ],
             "alternatives": [alternative.to_dict() for alternative in self.alternatives],
             "compared": [model.to_dict() for model in self.compared],
@@ -330,8 +330,8 @@ def plan(  # noqa: PLR0913 - the options of the command, all by name
         law: the depth-to-width law.
 
     Example:
-        >>> found = plan(12 * 96 * 12288**2)
-        >>> found.depth, found.width
+        >>> configuration = plan(12 * 96 * 12288**2)
+        >>> configuration.depth, configuration.width
         (80, 13461)
 
     Raises:
@@ -352,7 +352,9 @@ def plan(  # noqa: PLR0913 - the options of the command, all by name
         law_depth=law_depth,
         shapes_within_fit=(_planned(budget, constraints, high), _planned(budget, constraints, low)),
         alternatives=_alternatives(budget, constraints, law_depth, shape),
-        compared=tuple(ComparedModel.of(name, found, law) for name, found in compare.items()),
+        compared=tuple(
+            ComparedModel.of(name, configuration, law) for name, configuration in compare.items()
+        ),
     )
 
 

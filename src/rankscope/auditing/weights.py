@@ -285,10 +285,10 @@ class _Audit:
         key = None if mark is None or tensor.ndim > 2 else (mark, packing)
         if key in self._seen:
             return self._seen[key]
-        found = _rows(views(name, tensor, packing, self._options))
+        rows = _rows(views(name, tensor, packing, self._options))
         if key is not None:
-            self._seen[key] = found
-        return found
+            self._seen[key] = rows
+        return rows
 
     def _products(self, name: str) -> tuple[MatrixRow, ...]:
         block = self._blocks.get(name)

@@ -206,7 +206,7 @@ def carry_out(
 def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, list[Site]]:
     """The sites of every module of which the plan compresses some."""
     sites = {site.name: site for site in read_sites(model).sites}
-    found: dict[str, list[Site]] = {}
+    by_module: dict[str, list[Site]] = {}
     for name, row in chosen.items():
         if name not in sites:
             raise CompressionError(
@@ -223,8 +223,8 @@ def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, li
             raise CompressionError(
                 f"{name}: unknown format {row.format!r}; there are {', '.join(FORMATS)}."
             )
-        found.setdefault(site.module_name, []).append(site)
-    return found
+        by_module.setdefault(site.module_name, []).append(site)
+    return by_module
 
 
 def _check_outputs(model: nn.Module, compressed: nn.Module, example: Batch) -> None:

@@ -329,8 +329,8 @@ class RecurrentInputs(Observer):
 
 def observer_of(module: nn.Module) -> Observer | None:
     """The observer that fits a module's class."""
-    found = _OBSERVERS.get(type(module))
-    return None if found is None else found(module)
+    observer_class = _OBSERVERS.get(type(module))
+    return None if observer_class is None else observer_class(module)
 
 
 # Exact classes, like the planner's: a subclass may use its weights in another way.
@@ -365,9 +365,9 @@ def _rows(vectors: Tensor) -> Tensor:
 
 
 def _tensor(arguments: Mapping[str, object], name: str) -> Tensor:
-    found = arguments[name]
-    assert isinstance(found, Tensor)
-    return found
+    tensor = arguments[name]
+    assert isinstance(tensor, Tensor)
+    return tensor
 
 
 # --- Scores from activations: errors of outputs on calibration data, not of weights ---------------
@@ -412,12 +412,12 @@ class Activations(Scoring):
             if site.module_name not in observers and observer is not None:
                 observers[site.module_name] = observer
         self._watch(model, observers)
-        found = {
+        norms = {
             name: observer.error_norms(self._ridge, who=name or "the model")
             for name, observer in observers.items()
         }
         self._error_norms = {
-            site.name: found.get(site.module_name, {}).get(site.part) for site in sites
+            site.name: norms.get(site.module_name, {}).get(site.part) for site in sites
         }
 
     def error_norm(self, site_name: str) -> ErrorNorm | None:

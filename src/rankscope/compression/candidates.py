@@ -63,8 +63,8 @@ def ladder_of_ranks(
         return []
     ratio = (largest / smallest) ** (1 / (num_steps - 1))
     targets = [math.floor(smallest * ratio**step + 1e-9) for step in range(num_steps - 1)]
-    found = [format.largest_ranks(shape, target) for target in [*targets, largest]]
-    return list(dict.fromkeys(ranks for ranks in found if ranks is not None))
+    ladder = [format.largest_ranks(shape, target) for target in [*targets, largest]]
+    return list(dict.fromkeys(ranks for ranks in ladder if ranks is not None))
 
 
 def error_curve(
@@ -119,14 +119,14 @@ def _interpolated(
     sizes: Sequence[float], fitted: Sequence[int], errors: Sequence[float]
 ) -> list[float]:
     """Errors at all places from those at some: straight lines between the logarithms."""
-    found = {fitted[0]: errors[0]}
+    interpolated = {fitted[0]: errors[0]}
     for (left, right), (start, end) in zip(pairwise(fitted), pairwise(errors), strict=True):
         low, high = (math.log(max(error, SMALLEST_ERROR)) for error in (start, end))
         for place in range(left + 1, right):
             share = (sizes[place] - sizes[left]) / (sizes[right] - sizes[left])
-            found[place] = math.exp(low + share * (high - low))
-        found[right] = end
-    return [found[place] for place in range(len(sizes))]
+            interpolated[place] = math.exp(low + share * (high - low))
+        interpolated[right] = end
+    return [interpolated[place] for place in range(len(sizes))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,23 +174,23 @@ class CandidateGenerator:
     num_steps: int = 20
     stopwatch: Stopwatch | None = None
 
-    def options(self, task: Task) -> SiteCandidates:
+    def candidates_for(self, task: Task) -> SiteCandidates:
         """All candidates of one site."""
         site, refusals = task.site, []
-        found = [self._dense(task)]
+        candidates = [self._dense(task)]
         for format in self.formats:
             reason = format.refusal(site.shape)
             ladder = [] if reason else self._ladder(site, format)
             if ladder:
-                dense = found[0].costs
-                found += [
+                dense = candidates[0].costs
+                candidates += [
                     candidate
                     for candidate in self._written(task, format, ladder)
                     if candidate.costs.bytes < dense.bytes
                 ]
             else:
                 refusals.append(f"{format.name}: {reason or 'no smaller even at ranks of one'}")
-        return SiteCandidates(site, tuple(found), tuple(refusals))
+        return SiteCandidates(site, tuple(candidates), tuple(refusals))
 
     def _ladder(self, site: Site, format: Format) -> list[Ranks]:
         room = max(1 if bits is None else site.bits // bits for bits in self.bits)
@@ -235,8 +235,8 @@ class CandidateGenerator:
             self.stopwatch.of_site(task.site, task.calls, format, ladder[place]) for place in timed
         ]
         sizes = [format.num_parameters(task.site.shape, ranks) for ranks in ladder]
-        found = np.interp(np.take(sizes, places), np.take(sizes, timed), seconds)
-        return [float(time) for time in found]
+        interpolated = np.interp(np.take(sizes, places), np.take(sizes, timed), seconds)
+        return [float(time) for time in interpolated]
 
 
 def num_parameters(site: Site, format: Format, ranks: Ranks) -> int:

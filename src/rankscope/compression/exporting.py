@@ -280,19 +280,19 @@ def _difference(exporter: Exporter, data: bytes, model: nn.Module, example: Batc
     with torch.no_grad():
         wanted = tensors(run(model, example))
     try:
-        found = exporter.run(data, example)
+        outputs = exporter.run(data, example)
     except (RuntimeError, ValueError, TypeError) as error:
         if isinstance(error, CompressionError):
             raise
         raise CompressionError(
             f"export: the {exporter.name} file cannot be run on ({shapes(example)}): {error}"
         ) from error
-    pairs = zip(wanted, found, strict=True)
+    pairs = zip(wanted, outputs, strict=True)
     return max((_relative(one, other) for one, other in pairs), default=0.0)
 
 
-def _relative(wanted: Tensor, found: Tensor) -> float:
-    if wanted.shape != found.shape or not wanted.numel():
-        return 0.0 if wanted.shape == found.shape else float("inf")
+def _relative(wanted: Tensor, outputs: Tensor) -> float:
+    if wanted.shape != outputs.shape or not wanted.numel():
+        return 0.0 if wanted.shape == outputs.shape else float("inf")
     size = float(wanted.double().abs().max()) or 1.0
-    return float((wanted.double() - found.double()).abs().max()) / size
+    return float((wanted.double() - outputs.double()).abs().max()) / size

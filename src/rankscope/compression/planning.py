@@ -169,22 +169,24 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
     generator = CandidateGenerator(
         settings.formats, _bits(settings.bits), settings.num_steps, stopwatch
     )
-    found: list[SiteCandidates | Uncompressed] = []
+    listed: list[SiteCandidates | Uncompressed] = []
     for done, entry in enumerate(entries, start=1):
         if isinstance(entry, Site):
             calls = () if usage is None else usage.calls[entry.name]
-            found.append(
-                generator.options(Task(entry, calls, settings.scoring.error_norm(entry.name)))
+            listed.append(
+                generator.candidates_for(
+                    Task(entry, calls, settings.scoring.error_norm(entry.name))
+                )
             )
         else:
-            found.append(entry)
+            listed.append(entry)
         report(Progress("weights", done, len(entries)))
     seconds = 0.0
     if stopwatch is not None and settings.example is not None:
         seconds = stopwatch.of_model(model, settings.example)
-    dense = [options.dense for options in found if isinstance(options, SiteCandidates)]
+    dense = [options.dense for options in listed if isinstance(options, SiteCandidates)]
     return CandidateTable(
-        tuple(found), dense_costs(model, usage, dense, seconds), tuple(_notes(settings, entries))
+        tuple(listed), dense_costs(model, usage, dense, seconds), tuple(_notes(settings, entries))
     )
 
 
@@ -349,17 +351,17 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         and Unit.LATENCY in [part.unit for part in budget.parts],
         num_steps=STEPS if isinstance(budget, Budget) else FINE_STEPS,
     )
-    found = list_candidates(model, settings, report)
+    table = list_candidates(model, settings, report)
     if isinstance(budget, Tolerance):
-        picks = [_cheapest_within(options, budget.error) for options in found.site_candidates]
+        picks = [_cheapest_within(options, budget.error) for options in table.site_candidates]
         note = f"No budget: each weight is as small as an error of {budget.error:g} allows."
-        return _plan(found, Budget(1.0), picks, settings, note)
-    choice = _chosen(found, budget)
+        return _plan(table, Budget(1.0), picks, settings, note)
+    choice = _chosen(table, budget)
     picks = [
         options.candidates[n]
-        for options, n in zip(found.site_candidates, choice.picks, strict=True)
+        for options, n in zip(table.site_candidates, choice.picks, strict=True)
     ]
-    return _plan(found, budget, picks, settings, _proof(choice))
+    return _plan(table, budget, picks, settings, _proof(choice))
 
 
 def _cheapest_within(options: SiteCandidates, error: float) -> Candidate:
@@ -367,8 +369,8 @@ def _cheapest_within(options: SiteCandidates, error: float) -> Candidate:
     return min(within, key=lambda candidate: (candidate.costs.bytes, candidate.error))
 
 
-def _chosen(found: CandidateTable, budget: Budget) -> Choice:
-    first, *others = (_Limited.of(found, part) for part in budget.parts)
+def _chosen(table: CandidateTable, budget: Budget) -> Choice:
+    first, *others = (_Limited.of(table, part) for part in budget.parts)
     for limited in (first, *others):
         limited.check()
     lists = [
@@ -376,7 +378,7 @@ def _chosen(found: CandidateTable, budget: Budget) -> Choice:
             Option(cost, candidate.score)
             for cost, candidate in zip(costs, options.candidates, strict=True)
         ]
-        for costs, options in zip(first.costs, found.site_candidates, strict=True)
+        for costs, options in zip(first.costs, table.site_candidates, strict=True)
     ]
     if not others:
         choice = choose(lists, first.limit)
@@ -404,13 +406,13 @@ class _Limited:
     allowed: int
 
     @classmethod
-    def of(cls, found: CandidateTable, budget: Budget) -> "_Limited":
+    def of(cls, table: CandidateTable, budget: Budget) -> "_Limited":
         costs = [
             [count(candidate.costs, budget.unit) for candidate in options.candidates]
-            for options in found.site_candidates
+            for options in table.site_candidates
         ]
-        total = count(found.dense, budget.unit)
-        return cls(budget, costs, total, allowance(budget, found.dense))
+        total = count(table.dense, budget.unit)
+        return cls(budget, costs, total, allowance(budget, table.dense))
 
     @property
     def fixed(self) -> int:
@@ -448,15 +450,15 @@ def _proof(choice: Choice) -> str:
 
 
 def _plan(
-    found: CandidateTable,
+    table: CandidateTable,
     budget: Budget,
     picks: Sequence[Candidate],
     settings: PlanSettings,
     note: str,
 ) -> Plan:
-    kept, waiting = found.dense, iter(picks)
+    kept, waiting = table.dense, iter(picks)
     rows = []
-    for entry in found.entries:
+    for entry in table.entries:
         if isinstance(entry, Uncompressed):
             rows.append(_left_row(entry))
             continue
@@ -466,10 +468,10 @@ def _plan(
     return Plan(
         rows=tuple(rows),
         budget=budget,
-        dense=found.dense,
+        dense=table.dense,
         kept=kept,
         scoring=settings.scoring.name,
-        notes=(*found.notes, note),
+        notes=(*table.notes, note),
     )
 
 

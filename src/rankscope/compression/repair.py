@@ -85,9 +85,9 @@ class Distillation(Objective):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         with torch.no_grad():
             wanted = log_softmax(self.teacher(batch.inputs) / self.temperature, dim=1)
-        found = log_softmax(outputs / self.temperature, dim=1)
+        log_predictions = log_softmax(outputs / self.temperature, dim=1)
         predictions = outputs.numel() // outputs.shape[1]
-        divergence = kl_div(found, wanted, reduction="sum", log_target=True) / predictions
+        divergence = kl_div(log_predictions, wanted, reduction="sum", log_target=True) / predictions
         loss = (1 - self.labels) * self.temperature**2 * divergence
         if self.labels:
             loss = loss + self.labels * Labels().loss(outputs, batch)
@@ -303,18 +303,18 @@ def split_into_stages(model: nn.Module, names: Sequence[str], inputs: Tensor) ->
                 f"end is {', '.join(other for other in order if other in names)}."
             )
         # A module that ends here may have begun in an earlier stage: what trained there is gone.
-        found = {
+        parameters = {
             names_of.pop(parameter): parameter
             for module in order[start:stop]
             for parameter in model.get_submodule(module).parameters()
             if parameter in names_of
         }
-        if not any(parameter.requires_grad for parameter in found.values()):
+        if not any(parameter.requires_grad for parameter in parameters.values()):
             raise CompressionError(
-                f"The stage {name!r} has {len(found)} parameters, of which 0 can be trained "
+                f"The stage {name!r} has {len(parameters)} parameters, of which 0 can be trained "
                 "(quantized weights cannot: repair the model first, quantize it then)."
             )
-        stages.append(Stage(name, found))
+        stages.append(Stage(name, parameters))
         start = stop
     return tuple(stages)
 
@@ -495,13 +495,13 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
         TrainingError: as `fit` raises it.
     """
     start = data.head(2).batches(2)[0].inputs
-    found = split_into_stages(compressed, stages, start)
+    fitted_stages = split_into_stages(compressed, stages, start)
     _check_outputs(reference, compressed, stages, start)
     finished = []
     with ExitStack() as stack:
         if folder is not None:
             stack.enter_context(_claimed(folder, reference, stages))
-        for number, stage in enumerate(found, start=1):
+        for number, stage in enumerate(fitted_stages, start=1):
             began = working_seconds()
             job = _Job(_difference(reference, stage.name), data, recipe)
             is_first = number == 1
@@ -555,13 +555,13 @@ def _kept_difference(stage: str, *, is_first: bool) -> Loss:
         if model.training:
             model.eval()
         inputs = batch.inputs
-        found = (
+        outputs = (
             output_of_stage(model, stage, inputs)
             if is_first
             else model.get_submodule(stage)(inputs)
         )
         assert batch.targets is not None, "outputs of the reference were kept"
-        return mse_loss(found[0] if isinstance(found, tuple | list) else found, batch.targets)
+        return mse_loss(outputs[0] if isinstance(outputs, tuple | list) else outputs, batch.targets)
 
     return loss
 

@@ -68,10 +68,10 @@ def _weights(path: Path, saved: SavedPlan) -> dict[str, Tensor]:
                 "again."
             )
         data = file.read()
-    found = WeightsSeal.of(data)
-    if found != saved.seal:
+    seal = WeightsSeal.of(data)
+    if seal != saved.seal:
         raise ModelFileError(
-            f"{path} has the SHA-256 {found.sha256}, but its plan was written for "
+            f"{path} has the SHA-256 {seal.sha256}, but its plan was written for "
             f"{saved.seal.sha256[:64]}: it was changed, or is of another model. Save the model "
             "again."
         )
@@ -185,7 +185,7 @@ def _dense_plan(model: nn.Module) -> Plan:
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
     """Every tensor once, under its first name, in memory of its own."""
-    found: dict[str, Tensor] = {}
+    state: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, value in model.state_dict(keep_vars=True).items():
         if not isinstance(value, Tensor):
@@ -195,34 +195,34 @@ def _state(model: nn.Module) -> dict[str, Tensor]:
             )
         if id(value) not in seen:
             seen.add(id(value))
-            found[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-    return found
+            state[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return state
 
 
 def _outputs(model: nn.Module, example: Batch) -> list[Tensor]:
     with torch.no_grad(), inference(model):
-        found = tensors(run_example(model, example))
-    for output in found:
+        outputs = tensors(run_example(model, example))
+    for output in outputs:
         bad = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
         if bad:
             raise CompressionError(
                 f"save: the model gives {bad:,} NaN or infinite numbers of {output.numel():,} on "
                 "the example; it was not written."
             )
-    return found
+    return outputs
 
 
-def _check_same(written: dict[str, Tensor], found: dict[str, Tensor]) -> None:
+def _check_same(written: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
     for name, value in written.items():
-        if name not in found or not torch.equal(value, found[name]):
+        if name not in loaded or not torch.equal(value, loaded[name]):
             raise CompressionError(
                 f"save: {name} is not read back as it was written; the plan does not describe "
                 "this model."
             )
 
 
-def _check_outputs(wanted: list[Tensor], found: list[Tensor]) -> None:
-    for one, other in zip(wanted, found, strict=True):
+def _check_outputs(wanted: list[Tensor], outputs: list[Tensor]) -> None:
+    for one, other in zip(wanted, outputs, strict=True):
         # The same numbers may be summed in another order, if a weight lies otherwise in memory.
         if not torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max())):
             difference = float((one - other).abs().max())

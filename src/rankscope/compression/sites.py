@@ -388,16 +388,16 @@ def _entries(model: nn.Module, leave: tuple[str, ...]) -> Iterator[Site | Uncomp
     for name, module in model.named_modules():
         if covered_prefix is not None and name.startswith(covered_prefix):
             continue
-        found = refusal(name, module, shared)
-        covers_children = found is None or found.covers_children
+        refused = refusal(name, module, shared)
+        covers_children = refused is None or refused.covers_children
         covered_prefix = (f"{name}." if name else "") if covers_children else None
         held = dict(module.named_parameters(recurse=covers_children))
         if not held:
             continue
-        if found is None and not _matches(name, leave):
+        if refused is None and not _matches(name, leave):
             yield from _sites(name, module, leave)
             continue
-        reason = found.reason if found else AS_ASKED
+        reason = refused.reason if refused else AS_ASKED
         fresh = {identity(parameter): parameter for parameter in held.values()}
         num_new = sum(p.numel() for key, p in fresh.items() if key not in counted)
         counted |= set(fresh)

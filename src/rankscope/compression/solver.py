@@ -205,10 +205,10 @@ def choose(
     reduced = [
         [options[n] for n in positions] for options, positions in zip(lists, kept, strict=True)
     ]
-    found, proved = _solve(reduced, budget, max_seconds)
+    solved, proved = _solve(reduced, budget, max_seconds)
     candidates = [greedy]
-    if found is not None:
-        candidates.append([positions[n] for positions, n in zip(kept, found, strict=True)])
+    if solved is not None:
+        candidates.append([positions[n] for positions, n in zip(kept, solved, strict=True)])
     picks = min(candidates, key=lambda picks: _total(lists, picks)[1])
     cost, score = _total(lists, picks)
     slack = 1e-9 * max(option.score for options in lists for option in options)

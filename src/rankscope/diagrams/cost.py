@@ -266,11 +266,11 @@ def _last_use_of_owner(planned: Schedule, owner: dict[int, int]) -> list[list[in
         for value in (operation.target, *operation.sources):
             last[owner[value]] = place
     kept = {owner[value] for value in planned.results}
-    found: list[list[int]] = [[] for _ in planned.operations]
+    owned: list[list[int]] = [[] for _ in planned.operations]
     for value, place in last.items():
         if value >= len(planned.arrays) and value not in kept:
-            found[place].append(value)
-    return found
+            owned[place].append(value)
+    return owned
 
 
 def _region_cost(step: str, diagram: str, plan: RegionPlan) -> RegionCost:

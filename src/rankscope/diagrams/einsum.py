@@ -55,8 +55,8 @@ class Equation:
     @property
     def letters(self) -> tuple[str, ...]:
         """The letters of the operands, each once, in order of appearance."""
-        found = dict.fromkeys(letter for operand in self.operands for letter in operand)
-        return tuple(letter for letter in found if letter != ELLIPSIS)
+        letters = dict.fromkeys(letter for operand in self.operands for letter in operand)
+        return tuple(letter for letter in letters if letter != ELLIPSIS)
 
     @property
     def has_ellipsis(self) -> bool:
@@ -71,20 +71,20 @@ def complaint(text: str, problem: str) -> EinsumError:
 
 def _tokens(text: str, part: str, start: int) -> list[Token]:
     """What one operand or the output is made of; it begins at position `start` of the text."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     place = 0
     while place < len(part):
         position = start + place
         if part.startswith(ELLIPSIS, place):
-            if any(token == ELLIPSIS for token, _ in found):
+            if any(token == ELLIPSIS for token, _ in tokens):
                 raise complaint(text, f"second ellipsis at position {position}; one is allowed.")
-            found.append((ELLIPSIS, position))
+            tokens.append((ELLIPSIS, position))
             place += len(ELLIPSIS)
             continue
         if not part[place].isspace():
-            found.append((_letter(text, part[place], position), position))
+            tokens.append((_letter(text, part[place], position), position))
         place += 1
-    return found
+    return tokens
 
 
 def _letter(text: str, character: str, position: int) -> str:
@@ -217,9 +217,9 @@ def _node_names(equation: Equation, names: Sequence[str] | None) -> tuple[str, .
 
 def _node_label(node_name: str) -> str:
     """Bold, with a trailing number as a subscript."""
-    found = re.fullmatch(r"([^\W\d_])(\d+)", node_name)
-    if found:
-        return rf"\mathbf{{{found[1]}}}_{{{found[2]}}}"
+    match = re.fullmatch(r"([^\W\d_])(\d+)", node_name)
+    if match:
+        return rf"\mathbf{{{match[1]}}}_{{{match[2]}}}"
     escaped = node_name.replace("_", r"\_")
     return rf"\mathbf{{{escaped}}}"
 

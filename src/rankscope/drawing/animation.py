@@ -60,7 +60,7 @@ def morph(first: Scene, second: Scene, move: Frame, share: float) -> Scene:
         wires=tuple(map(morphing.wire, first.wires)),
         shapes=tuple(map(morphing.shape, first.shapes)),
         marks=tuple(map(morphing.shape, first.marks)),
-        labels=tuple(found for label in first.labels if (found := morphing.label(label))),
+        labels=tuple(moved for label in first.labels if (moved := morphing.label(label))),
     )
 
 
@@ -213,27 +213,27 @@ def _best(
     placement: Placement, after: Frame, view: View, *, has_rows: bool
 ) -> tuple[Placement, Scene]:
     """Where the result stands best; of equally good places, the first."""
-    found: list[tuple[float, Placement, Scene]] = []
+    trials: list[tuple[float, Placement, Scene]] = []
     # In a large picture many things are in the way, wherever one looks.
     is_large = len(after.diagram.holders) + len(after.diagram.output) > MOST_PARTS
 
     def consider(moved: Placement) -> None:
         scene = render(after.diagram, moved, view)
-        least = min((badness for badness, _, _ in found), default=math.inf)
-        found.append((0.0 if is_large else _badness(scene, least), moved, scene))
+        least = min((badness for badness, _, _ in trials), default=math.inf)
+        trials.append((0.0 if is_large else _badness(scene, least), moved, scene))
 
     for point in _candidates(placement, after, has_rows=has_rows):
         consider(_moved(placement, after, point))
-        if found[-1][0] == 0 or is_large:
+        if trials[-1][0] == 0 or is_large:
             break
-    if min(badness for badness, _, _ in found) >= FAULT and not is_large:
+    if min(badness for badness, _, _ in trials) >= FAULT and not is_large:
         # Nothing along rows and columns is fine: step aside, with legs that slant.
         slanted = replace(placement, straight=tuple(after.diagram.index_by_name))
         for point in _asides(_mean(placement, after)):
             consider(_moved(slanted, after, point))
-            if found[-1][0] < FAULT:
+            if trials[-1][0] < FAULT:
                 break
-    _, moved, scene = min(found, key=lambda one: one[0])
+    _, moved, scene = min(trials, key=lambda one: one[0])
     return replace(moved, straight=_known(placement.straight, after)), scene
 
 
@@ -372,7 +372,7 @@ def storyboard(
     sequences = frame_sequences(drawable, planner)
     drawn_sequences = [draw_sequence(sequence, hints, view) for sequence in sequences]
     pages = [
-        _sequence_scene(found, number) for number, found in enumerate(drawn_sequences, start=1)
+        _sequence_scene(drawn, number) for number, drawn in enumerate(drawn_sequences, start=1)
     ]
     scene = pages[0] if len(pages) == 1 else columns(pages, SEQUENCE_GAP, tallest=TALLEST_BOOK)
     return replace(
@@ -453,12 +453,12 @@ def of_one_size(groups: Sequence[Sequence[Scene]]) -> list[list[Scene]]:
     boxes = [union(scene.box for scene in group) for group in groups]
     width = max(right - left for left, _, right, _ in boxes)
     height = max(bottom - top for _, top, _, bottom in boxes)
-    found = []
+    resized = []
     for group, (left, top, right, bottom) in zip(groups, boxes, strict=True):
         dx, dy = (width - (right - left)) / 2, (height - (bottom - top)) / 2
         canvas = (left - dx, top - dy, right + dx, bottom + dy)
-        found.append([replace(scene, canvas=canvas) for scene in group])
-    return found
+        resized.append([replace(scene, canvas=canvas) for scene in group])
+    return resized
 
 
 def _sequence_scene(drawn: DrawnSequence, sequence_number: int) -> Scene:
@@ -521,7 +521,7 @@ def _sequence_shots(drawn: DrawnSequence) -> Iterator[Shot]:
         yield headed(captioned(scene, drawn, number, box), heading), HOLD
 
 
-def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
+def encoded(shots: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
     """Pictures as one GIF that repeats for ever, with one palette for all."""
     try:
         from PIL import Image
@@ -529,7 +529,7 @@ def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
         raise MissingExtraError(what="Writing GIF", package="pillow", extra="draw") from error
     pictures = [
         np.asarray(Image.open(BytesIO(to_png(scene, theme, scale=scale))).convert("RGB"))
-        for scene, _ in found
+        for scene, _ in shots
     ]
     # Every colour is in the first picture or, for results, in the last.
     palette = _common_colors(np.concatenate([_packed(pictures[0]), _packed(pictures[-1])]))
@@ -545,7 +545,7 @@ def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
         "GIF",
         save_all=True,
         append_images=frames[1:],
-        duration=[milliseconds for _, milliseconds in found],
+        duration=[milliseconds for _, milliseconds in shots],
         loop=0,
     )
     return buffer.getvalue()

@@ -51,7 +51,7 @@ def product_label(
     nodes = [diagram.node_by_name[name] for name in _in_order(diagram, names)]
     labels = [node_text(node)[1:-1] for node in nodes]
     roles = [node.role for node in nodes]
-    letters = [found[1] for label in labels if (found := BOLD_LETTER.fullmatch(label))]
+    letters = [match[1] for label in labels if (match := BOLD_LETTER.fullmatch(label))]
     wanted_label = None
     if function in ("softmax", "log_softmax"):
         wanted_label = "S"

@@ -234,12 +234,12 @@ def named(scene: Scene, prefix: str) -> Scene:
     def shapes(layer: tuple[Shape, ...]) -> tuple[Shape, ...]:
         return tuple(replace(shape, name=f"{prefix}:{shape.name}") for shape in layer)
 
-    def wire(found: Wire) -> Wire:
-        ends = tuple(f"{prefix}:{end}" for end in found.ends)
-        return replace(found, name=f"{prefix}:{found.name}", ends=ends)
+    def wire(old_wire: Wire) -> Wire:
+        ends = tuple(f"{prefix}:{end}" for end in old_wire.ends)
+        return replace(old_wire, name=f"{prefix}:{old_wire.name}", ends=ends)
 
-    def label(found: Label) -> Label:
-        return replace(found, owner=f"{prefix}:{found.owner}") if found.owner else found
+    def label(old_wire: Label) -> Label:
+        return replace(old_wire, owner=f"{prefix}:{old_wire.owner}") if old_wire.owner else old_wire
 
     return replace(
         scene,
@@ -273,7 +273,7 @@ def with_step_labels(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     block reads its last run, and gets the symbols of the first.
     """
     labels: dict[str, str] = {}
-    found = []
+    labelled = []
     for block in blocks:
         shown = []
         for step in block.steps:
@@ -285,18 +285,18 @@ def with_step_labels(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
             labels |= {
                 made: labels[shown] for made, shown in zip(last.arrays, first.arrays, strict=True)
             }
-        found.append(replace(block, repetitions=(tuple(shown), *block.repetitions[1:])))
-    return tuple(found)
+        labelled.append(replace(block, repetitions=(tuple(shown), *block.repetitions[1:])))
+    return tuple(labelled)
 
 
 def _relabelled(body: Body, labels: Mapping[str, str]) -> Body:
-    def node(found: Node) -> Node:
-        if found.role is Role.DATA and found.source in labels:
-            return replace(found, label=labels[found.source])
-        return found
+    def node(old_node: Node) -> Node:
+        if old_node.role is Role.DATA and old_node.source in labels:
+            return replace(old_node, label=labels[old_node.source])
+        return old_node
 
-    def diagram(found: Diagram) -> Diagram:
-        return replace(found, nodes=tuple(map(node, found.nodes)))
+    def diagram(old_node: Diagram) -> Diagram:
+        return replace(old_node, nodes=tuple(map(node, old_node.nodes)))
 
     if isinstance(body, Diagram):
         return diagram(body)

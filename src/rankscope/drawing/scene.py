@@ -185,10 +185,10 @@ class Scene:
 
 def union(boxes: Iterable[Box]) -> Box:
     """The smallest box around boxes; (0, 0, 0, 0) around nothing."""
-    found = list(boxes)
-    if not found:
+    given = list(boxes)
+    if not given:
         return (0.0, 0.0, 0.0, 0.0)
-    lefts, tops, rights, bottoms = zip(*found, strict=True)
+    lefts, tops, rights, bottoms = zip(*given, strict=True)
     return (min(lefts), min(tops), max(rights), max(bottoms))
 
 

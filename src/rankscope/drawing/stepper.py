@@ -74,20 +74,20 @@ def to_html(
     }
     template = (files("rankscope.drawing") / "assets" / "stepper.html").read_text("utf-8")
     # One pass, so that a title with a placeholder in it stays a title.
-    return PLACE.sub(lambda found: (texts | _colors(theme))[found[1]], template)
+    return PLACE.sub(lambda match: (texts | _colors(theme))[match[1]], template)
 
 
 def _pages(drawn: DrawnSequence) -> list[_Page]:
     box = panel_box(drawn)
     heading = plain_text(drawn.sequence.heading)
-    found: list[_Page] = []
+    pages: list[_Page] = []
     for number, (frame, scene) in enumerate(zip(drawn.sequence.frames, drawn.scenes, strict=True)):
         text = f"{heading}: {plain_caption(frame)}" if heading else plain_caption(frame)
         picture = headed(captioned(scene, drawn, number, box), drawn.sequence.heading)
         picture = replace(picture, title=text, description=describe(frame.diagram))
         moves = _moves(drawn.scenes[number - 1], scene, frame) if number else ()
-        found.append(_Page(picture, text, moves))
-    return found
+        pages.append(_Page(picture, text, moves))
+    return pages
 
 
 def _moves(before: Scene, after: Scene, frame: Frame) -> tuple[dict[str, str | float], ...]:

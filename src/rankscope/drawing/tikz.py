@@ -68,10 +68,10 @@ def to_latex(label: str) -> str | None:
         pieces = [label]
     written: list[str] = []
     for place, piece in enumerate(pieces):
-        found = _mathematics(piece) if place % 2 else _text(piece)
-        if found is None:
+        latex = _mathematics(piece) if place % 2 else _text(piece)
+        if latex is None:
             return None
-        written.append(f"${found}$" if place % 2 else found)
+        written.append(f"${latex}$" if place % 2 else latex)
     return "".join(written)
 
 

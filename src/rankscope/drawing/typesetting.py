@@ -112,9 +112,9 @@ class Typesetter:
         if len(zeros) != len(wanted):
             # A font without zeros of its own drew them as something else.
             return self.parse(text)
-        found = iter(wanted)
+        digits = iter(wanted)
         glyphs = tuple(
-            Placed(self._digits[placed.glyph + next(found)], placed.x, placed.y, placed.scale)
+            Placed(self._digits[placed.glyph + next(digits)], placed.x, placed.y, placed.scale)
             if self._is_zero(placed.glyph)
             else placed
             for placed in layout.glyphs
@@ -166,8 +166,8 @@ def full_primes(text: str) -> str:
     return "$".join(pieces)
 
 
-def _raised_already(found: re.Match[str]) -> str:
-    count = found[0].count("'") + found[0].count("prime")
+def _raised_already(match: re.Match[str]) -> str:
+    count = match[0].count("'") + match[0].count("prime")
     return r"\prime " * count
 
 
@@ -456,15 +456,15 @@ class _Reader:
     def _sign(self, name: str, style: Run) -> list[Run]:
         if name in NAMED_FUNCTIONS:
             return [replace(style, text=name, font="upright")]
-        found = SYMBOLS.get(name) or _greek(name)
-        if found is None and name not in SYMBOLS:
+        sign = SYMBOLS.get(name) or _greek(name)
+        if sign is None and name not in SYMBOLS:
             if self._is_strict:
                 raise DiagramError(
                     f"Label {self._label!r} holds \\{name}, which has no character of its own; "
                     "draw labels as outlines."
                 )
-            found = f" {name} "
-        return [_set(found, style)] if found else []
+            sign = f" {name} "
+        return [_set(sign, style)] if sign else []
 
     def _skip_spaces(self) -> None:
         while self._peek() == " ":
@@ -502,7 +502,7 @@ def _greek(name: str) -> str | None:
 
 
 def _bracketed(runs: Iterable[Run], style: Run) -> list[Run]:
-    found = list(runs)
-    if sum(len(run.text.strip()) for run in found) <= 1:
-        return found
-    return [_set("(", style), *found, _set(")", style)]
+    listed = list(runs)
+    if sum(len(run.text.strip()) for run in listed) <= 1:
+        return listed
+    return [_set("(", style), *listed, _set(")", style)]

@@ -149,8 +149,8 @@ class FactorizedConv(FactorizedLayer):
         kernels = dense.weight.detach().chunk(dense.groups)
         shape = WeightShape.of(kernels[0])
         format.check(shape, ranks)
-        found = [format.decompose(kernel, ranks, seed=seed) for kernel in kernels]
-        cores = {name: torch.cat([cores[name] for cores in found]) for name in found[0]}
+        decomposed = [format.decompose(kernel, ranks, seed=seed) for kernel in kernels]
+        cores = {name: torch.cat([cores[name] for cores in decomposed]) for name in decomposed[0]}
         layer = cls(format, ranks, shape, settings, cores, dense.bias)
         return layer.train(dense.training)
 

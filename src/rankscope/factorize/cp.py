@@ -93,8 +93,10 @@ def _swept(tensor: Reals, factors: Factors, square: float, penalty: float) -> tu
             gram = _gram(solved[:position] + solved[position + 1 :])
             solved[position] = _solved(gram, wanted, penalty)
     inner = float(numpy.vdot(wanted, solved[-1]))
-    found = balance(tuple(solved))
-    return found, square - 2 * inner + float(_gram(list(found)).sum()) + _cost(found, penalty)
+    balanced = balance(tuple(solved))
+    return balanced, square - 2 * inner + float(_gram(list(balanced)).sum()) + _cost(
+        balanced, penalty
+    )
 
 
 def _further(
@@ -111,8 +113,8 @@ def _further(
     middle = len(tried) // 2
     partial = _half_contracted(tensor, tried, list(range(middle)))
     inner = float(numpy.vdot(partial, outer_columns(tried[:middle])))
-    found = square - 2 * inner + float(_gram(list(tried)).sum()) + _cost(tried, penalty)
-    return (tried, found) if found < value else (now, value)
+    cost = square - 2 * inner + float(_gram(list(tried)).sum()) + _cost(tried, penalty)
+    return (tried, cost) if cost < value else (now, value)
 
 
 def _half_contracted(tensor: Reals, factors: Factors, half: list[int]) -> Reals:
@@ -379,9 +381,9 @@ def search_cp(tensor: Reals, num_components: int, options: CPOptions = DEFAULT_C
         Bro & Andersson (1998), Improving the speed of multiway algorithms II: compression,
         doi:10.1016/S0169-7439(98)00011-2; Phan, Tichavský & Cichocki (2013), arXiv:1205.2584.
     """
-    found = without_search(tensor, num_components)
-    if found is not None:
-        return found
+    exact = without_search(tensor, num_components)
+    if exact is not None:
+        return exact
     core, bases = _compressed(tensor, num_components)
     candidates: list[Candidate] = []
     for start in _starts(core, num_components, options):
@@ -390,12 +392,12 @@ def search_cp(tensor: Reals, num_components: int, options: CPOptions = DEFAULT_C
             break
     best = _best(core, candidates, options)
     factors = tuple(basis @ factor for basis, factor in zip(bases, best.factors, strict=True))
-    found = Candidate.of(tensor, factors, best.solver)
+    exact = Candidate.of(tensor, factors, best.solver)
     if core.shape == tensor.shape:
-        return found
+        return exact
     swept = alternate(tensor, factors, Sweeps(_LAST_SWEEPS, options.least_gain))
     better = Candidate.of(tensor, swept, best.solver)
-    return better if options.allows(better) and better.error < found.error else found
+    return better if options.allows(better) and better.error < exact.error else exact
 
 
 def _best(core: Reals, candidates: list[Candidate], options: CPOptions) -> Candidate:
@@ -421,12 +423,12 @@ def _compressed(tensor: Reals, num_components: int) -> tuple[Reals, Factors]:
     bases = [numpy.eye(size) for size in tensor.shape]
     if not fewer:
         return tensor, tuple(bases)
-    found = decompose_tucker(
+    tucker = decompose_tucker(
         torch.from_numpy(tensor), Bonds(tuple(fewer.values())), positions=tuple(fewer), sweeps=0
     )
-    for position, factor in found.factors.items():
+    for position, factor in tucker.factors.items():
         bases[position] = factor.double().numpy()
-    return numpy.ascontiguousarray(found.core.double().numpy()), tuple(bases)
+    return numpy.ascontiguousarray(tucker.core.double().numpy()), tuple(bases)
 
 
 def _starts(core: Reals, num_components: int, options: CPOptions) -> Iterator[Factors]:
@@ -478,9 +480,9 @@ def _penalized(core: Reals, factors: Factors, options: CPOptions) -> Candidate:
     while True:
         sweeps = Sweeps(options.max_sweeps, options.least_gain, penalty)
         factors = alternate(core, factors, sweeps)
-        found = Candidate.of(core, factors, Solver.PENALIZED)
-        if options.allows(found):
-            return found
+        candidate = Candidate.of(core, factors, Solver.PENALIZED)
+        if options.allows(candidate):
+            return candidate
         penalty *= _PENALTY_GROWTH
 
 
@@ -543,8 +545,8 @@ def decompose_cp(tensor: Tensor, truncation: Truncation, *, options: CPOptions =
 
     Example:
         >>> from rankscope.factorize.truncation import MaxBond
-        >>> found = decompose_cp(torch.ones(4, 5, 6), MaxBond(2))
-        >>> [tuple(factor.shape) for factor in found.factors]
+        >>> candidate = decompose_cp(torch.ones(4, 5, 6), MaxBond(2))
+        >>> [tuple(factor.shape) for factor in candidate.factors]
         [(4, 2), (5, 2), (6, 2)]
 
     Raises:
@@ -559,7 +561,7 @@ def decompose_cp(tensor: Tensor, truncation: Truncation, *, options: CPOptions =
     norm = frobenius_norm(scaled.unit)
     array: Reals = scaled.unit.double().cpu().numpy() / (norm or 1.0)
     if isinstance(truncation, RelativeError):
-        found = _fewest(array, truncation.error, options)
+        candidate = _fewest(array, truncation.error, options)
     else:
         sizes = tuple(tensor.shape)
         (num_components,) = bond_sizes(
@@ -569,8 +571,8 @@ def decompose_cp(tensor: Tensor, truncation: Truncation, *, options: CPOptions =
             num_entries=math.prod(sizes),
             who="decompose_cp",
         )
-        found = _searched(array, num_components, options)
-    return _result(scaled, norm, found)
+        candidate = _searched(array, num_components, options)
+    return _result(scaled, norm, candidate)
 
 
 def component_sum(factors: tuple[Tensor, ...]) -> Tensor:
@@ -595,26 +597,26 @@ def _searched(array: Reals, num_components: int, options: CPOptions) -> Candidat
 def _fewest(array: Reals, error: float, options: CPOptions) -> Candidate:
     most = sufficient_components(array.shape)
     too_few, enough = 0, 1
-    found = _searched(array, enough, options)
-    while found.error > error and enough < most:
+    candidate = _searched(array, enough, options)
+    while candidate.error > error and enough < most:
         too_few, enough = enough, min(2 * enough, most)
-        found = _searched(array, enough, options)
+        candidate = _searched(array, enough, options)
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
         tried = _searched(array, middle, options)
         if tried.error <= error:
-            found, enough = tried, middle
+            candidate, enough = tried, middle
         else:
             too_few = middle
-    return found
+    return candidate
 
 
-def _result(scaled: Scaled, norm: float, found: Candidate) -> CP:
-    share = (scaled.scale * norm) ** (1 / len(found.factors))
-    factors = [torch.from_numpy(factor * share) for factor in balance(found.factors)]
+def _result(scaled: Scaled, norm: float, candidate: Candidate) -> CP:
+    share = (scaled.scale * norm) ** (1 / len(candidate.factors))
+    factors = [torch.from_numpy(factor * share) for factor in balance(candidate.factors)]
     return CP(
         tuple(factor.to(scaled.unit) for factor in factors),
-        found.error,
-        found.largest_component_norm,
-        found.solver,
+        candidate.error,
+        candidate.largest_component_norm,
+        candidate.solver,
     )

@@ -96,8 +96,8 @@ def decompose_svd(matrix: Tensor, truncation: Truncation, *, method: SVDMethod =
 
     Example:
         >>> from rankscope.factorize.truncation import MaxBond
-        >>> found = decompose_svd(torch.diag(torch.tensor([3.0, 4.0, 0.0])), MaxBond(1))
-        >>> found.left.shape, round(found.relative_error, 12)
+        >>> svd = decompose_svd(torch.diag(torch.tensor([3.0, 4.0, 0.0])), MaxBond(1))
+        >>> svd.left.shape, round(svd.relative_error, 12)
         (torch.Size([3, 1]), 0.6)
 
     Raises:

@@ -126,8 +126,10 @@ def _contraction(operands: list[Indexed], open_indices: list[int]) -> Contractio
     terms = ["".join(map(opt_einsum.get_symbol, indices)) for _, indices in operands]
     result = "".join(map(opt_einsum.get_symbol, open_indices))
     shapes = [sizes for sizes, _ in operands]
-    found: Contraction = opt_einsum.contract_expression(f"{','.join(terms)}->{result}", *shapes)
-    return found
+    contraction: Contraction = opt_einsum.contract_expression(
+        f"{','.join(terms)}->{result}", *shapes
+    )
+    return contraction
 
 
 def _balanced(ring: Ring) -> Ring:
@@ -274,9 +276,9 @@ def decompose_tensor_ring(
     better = _nearest(scaled, starts + tried)
     last = descend_ring(scaled.unit, better.cores, max(0, sweeps - _TRIAL_SWEEPS))
     nearest = _nearest(scaled, [better.cores, last])
-    found = _nearest(scaled, [least_norm_cores(nearest.cores)])
+    least_norm = _nearest(scaled, [least_norm_cores(nearest.cores)])
     share = scaled.scale ** (1 / tensor.ndim)
-    return TensorRing(tuple(core * share for core in found.cores), found.relative_error)
+    return TensorRing(tuple(core * share for core in least_norm.cores), least_norm.relative_error)
 
 
 def _nearest(scaled: Scaled, rings: list[Ring]) -> TensorRing:

@@ -114,8 +114,8 @@ def decompose_tucker(
 
     Example:
         >>> from rankscope.factorize.truncation import Bonds
-        >>> found = decompose_tucker(torch.ones(4, 5, 3, 3), Bonds((2, 1)), positions=(0, 1))
-        >>> found.core.shape, found.factors[0].shape
+        >>> truncated = decompose_tucker(torch.ones(4, 5, 3, 3), Bonds((2, 1)), positions=(0, 1))
+        >>> truncated.core.shape, truncated.factors[0].shape
         (torch.Size([2, 1, 3, 3]), torch.Size([4, 2]))
 
     Raises:
@@ -131,17 +131,17 @@ def decompose_tucker(
     if sweeps < 0:
         raise DecompositionError(f"decompose_tucker: sweeps must be at least 0, got {sweeps}.")
     if isinstance(truncation, RelativeError):
-        found = _Truncated.within(scaled.unit, chosen, scaled.allowed(truncation.error))
+        truncated = _Truncated.within(scaled.unit, chosen, scaled.allowed(truncation.error))
     else:
         ranks = _ranks(scaled.unit, truncation, chosen)
-        found = _Truncated.to_ranks(scaled.unit, dict(zip(chosen, ranks, strict=True)))
-    core, factors = _improved(scaled.unit, found.core, found.factors, sweeps)
+        truncated = _Truncated.to_ranks(scaled.unit, dict(zip(chosen, ranks, strict=True)))
+    core, factors = _improved(scaled.unit, truncated.core, truncated.factors, sweeps)
     whole = frobenius_norm(scaled.unit)
     return Tucker(
         core * scaled.scale,
         {position: factors[position] for position in sorted(factors)},
         scaled.relative_error(expand(core, factors)),
-        math.sqrt(found.discarded) / whole if whole else 0.0,
+        math.sqrt(truncated.discarded) / whole if whole else 0.0,
     )
 
 
@@ -203,21 +203,23 @@ class _Truncated:
     @classmethod
     def to_ranks(cls, tensor: Tensor, ranks: Mapping[int, int]) -> "_Truncated":
         """The positions that shrink most come first: it makes the others cheaper."""
-        found = cls(tensor, {})
+        truncated = cls(tensor, {})
         for position in sorted(ranks, key=lambda place: ranks[place] / tensor.shape[place]):
-            left, values = left_singular_vectors(matricized(found.core, position), ranks[position])
-            found = found.truncated(position, left, values)
-        return found
+            left, values = left_singular_vectors(
+                matricized(truncated.core, position), ranks[position]
+            )
+            truncated = truncated.truncated(position, left, values)
+        return truncated
 
     @classmethod
     def within(cls, tensor: Tensor, positions: Sequence[int], allowed: float) -> "_Truncated":
         """What one position does not discard of its share is left to the others."""
-        found = cls(tensor, {})
+        truncated = cls(tensor, {})
         for step, position in enumerate(positions):
-            left, values = left_singular_vectors(matricized(found.core, position))
-            rank = num_within(values, (allowed - found.discarded) / (len(positions) - step))
-            found = found.truncated(position, left[:, :rank], values)
-        return found
+            left, values = left_singular_vectors(matricized(truncated.core, position))
+            rank = num_within(values, (allowed - truncated.discarded) / (len(positions) - step))
+            truncated = truncated.truncated(position, left[:, :rank], values)
+        return truncated
 
     def truncated(self, position: int, left: Tensor, values: Tensor) -> "_Truncated":
         tail = values[left.shape[1] :].double().square().sum()

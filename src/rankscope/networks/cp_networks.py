@@ -89,8 +89,8 @@ def _replaced(model: nn.Module, replace: Replace, *, keep_ends: bool) -> nn.Modu
     twin = copy.deepcopy(model)
     if _is_replaceable(twin):
         return twin if keep_ends else replace(twin)
-    found = [name for name, module in twin.named_modules() if _is_replaceable(module)]
-    for name in found[1:-1] if keep_ends else found:
+    replaceable = [name for name, module in twin.named_modules() if _is_replaceable(module)]
+    for name in replaceable[1:-1] if keep_ends else replaceable:
         parent, _, own = name.rpartition(".")
         setattr(twin.get_submodule(parent), own, replace(twin.get_submodule(name)))
     return twin

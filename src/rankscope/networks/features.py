@@ -92,7 +92,7 @@ class PatchFeatures(nn.Module):
                 f" got {tuple(images.shape)}."
             )
         mapped = nn.functional.conv2d(images, self.weight, self.bias, self.stride)
-        found = self.activation(mapped.flatten(2).permute(2, 0, 1))
+        features = self.activation(mapped.flatten(2).permute(2, 0, 1))
         if self.is_normalized:
-            found = nn.functional.rms_norm(found, found.shape[-1:], eps=1e-6)
-        return nn.functional.pad(found, (1, 0), value=1.0)
+            features = nn.functional.rms_norm(features, features.shape[-1:], eps=1e-6)
+        return nn.functional.pad(features, (1, 0), value=1.0)

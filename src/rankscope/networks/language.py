@@ -278,11 +278,11 @@ def read_phonemes(logits: Tensor) -> list[tuple[str, ...]]:
         >>> read_phonemes(nn.functional.one_hot(torch.tensor([[22, 3, 22]]), 74))
         [('B',)]
     """
-    found = []
+    words = []
     for row in logits.argmax(dim=2).tolist():
         length = row.index(_END) if _END in row else len(row)
-        found.append(tuple(PHONEMES[number] for number in row[:length]))
-    return found
+        words.append(tuple(PHONEMES[number] for number in row[:length]))
+    return words
 
 
 def from_g2p_en(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -528,12 +528,12 @@ class PixelModel(nn.Module):
         return torch.stack(parts).sum(0)
 
     def _logits(self, states: Tensor, images: Tensor) -> Tensor:
-        found = []
+        logits = []
         for colour, head in enumerate(self.heads):
-            found.append(head(nn.functional.gelu(states)))
+            logits.append(head(nn.functional.gelu(states)))
             if colour < COLOURS - 1:
                 states = states + self.known[colour](images[..., colour])
-        return torch.stack(found, -2)
+        return torch.stack(logits, -2)
 
 
 def bits_per_dimension(model: nn.Module, images: Tensor) -> Tensor:

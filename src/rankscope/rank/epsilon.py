@@ -134,16 +134,16 @@ class MeanSquare(Metric):
 
     def root_weights(self, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
         sides = (self.left_weights, self.right_weights)
-        found = [
+        roots = [
             numpy.full(count, 1 / count) if weights is None else weights
             for weights, count in zip(sides, shape, strict=True)
         ]
-        if (len(found[0]), len(found[1])) != tuple(shape):
+        if (len(roots[0]), len(roots[1])) != tuple(shape):
             raise MetricError(
                 f"MeanSquare: a matrix of shape {tuple(shape)} needs as many weights, got "
-                f"{len(found[0])} for its rows and {len(found[1])} for its columns."
+                f"{len(roots[0])} for its rows and {len(roots[1])} for its columns."
             )
-        return numpy.sqrt(found[0]), numpy.sqrt(found[1])
+        return numpy.sqrt(roots[0]), numpy.sqrt(roots[1])
 
     def _weighted(self, matrix: Matrix) -> Matrix:
         left, right = self.root_weights(matrix.shape)
@@ -375,8 +375,8 @@ def improved(
     spectra = [(0.0, spectrum), (centre, weighted_svd(matrix - centre, metric))]
     while least < best.inner_size:
         starts = [_shifted_truncation(shift, svd, middle) for shift, svd in spectra]
-        found = (_alternated(matrix, start, metric, radius) for start in starts)
-        better = next((candidate for candidate in found if candidate is not None), None)
+        candidates = (_alternated(matrix, start, metric, radius) for start in starts)
+        better = next((candidate for candidate in candidates if candidate is not None), None)
         if better is None:
             least = middle + 1
         else:

@@ -456,7 +456,7 @@ class _Session:
         )
         rules = self._rules(function)
         sizes = _first_sizes(rules, earlier)
-        found: dict[int, Minor] = {}
+        minors: dict[int, Minor] = {}
         growing = list(range(len(rules)))
         while growing:
             self._require_memory(rules, sizes, growing, function)
@@ -464,13 +464,13 @@ class _Session:
             for done, number in enumerate(growing):
                 pivots = matrices.pivots(number)
                 grade = number if self.is_graded else None
-                found[number] = Minor(grade, pivots.rows, pivots.columns, rules[number].bound)
+                minors[number] = Minor(grade, pivots.rows, pivots.columns, rules[number].bound)
                 self.options.report(Progress("eliminations", done + 1, len(growing)))
-            growing = [n for n in growing if not rules[n].is_enough(sizes[n], found[n].size)]
+            growing = [n for n in growing if not rules[n].is_enough(sizes[n], minors[n].size)]
             for number in growing:
                 sizes[number] = rules[number].next_size(sizes[number])
         largest = max(matrices.shapes, key=lambda shape: shape[0] * shape[1])
-        run = Run(prime, self.options.seed, tuple(found[n] for n in sorted(found)), largest)
+        run = Run(prime, self.options.seed, tuple(minors[n] for n in sorted(minors)), largest)
         _require_bounds_hold(run, self.problem.upper_value)
         return run
 

@@ -451,12 +451,16 @@ def separation_rank(
         options: how the function is evaluated.
 
     Example:
-        >>> found = separation_rank(
+        >>> measured = separation_rank(
         ...     lambda inputs: inputs.sum(dim=(1, 2)) ** 2,
         ...     Partition.left_right(4),
         ...     inputs=normal_inputs(20, 4, 3, seed=0),
         ... )
-        >>> found.numeric.value, found.is_saturated, [point.matrix_rank for point in found.curve]
+        >>> (
+        ...     measured.numeric.value,
+        ...     measured.is_saturated,
+        ...     [point.matrix_rank for point in measured.curve],
+        ... )
         (3, True, [1, 2, 3, 3, 3, 3])
 
     Raises:

@@ -57,16 +57,16 @@ class InPieces(SplitFunction):
         self.num_grades = function.num_grades
 
     def values(self, rows: Numbers, columns: Numbers) -> Residues:
-        found = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
+        values = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
         for down, across in self._pieces(len(rows), len(columns)):
-            found[down, across] = self.function.values(rows[down], columns[across])
-        return found
+            values[down, across] = self.function.values(rows[down], columns[across])
+        return values
 
     def graded_values(self, rows: Numbers, columns: Numbers) -> Residues:
-        found = numpy.empty((self.num_grades, len(rows), len(columns)), dtype=numpy.int64)
+        values = numpy.empty((self.num_grades, len(rows), len(columns)), dtype=numpy.int64)
         for down, across in self._pieces(len(rows), len(columns)):
-            found[:, down, across] = self.function.graded_values(rows[down], columns[across])
-        return found
+            values[:, down, across] = self.function.graded_values(rows[down], columns[across])
+        return values
 
     def _pieces(self, num_rows: int, num_columns: int) -> Iterator[tuple[slice, slice]]:
         # Nearly square, as the points of both sides are drawn again for every piece.
@@ -112,11 +112,11 @@ class MinorTiles:
 
     def matrices(self, report: Report = ignore) -> list[NDArray[numpy.uint32]]:
         """The minors themselves."""
-        found = [numpy.empty((minor.size, minor.size), numpy.uint32) for minor in self.minors]
+        matrices = [numpy.empty((minor.size, minor.size), numpy.uint32) for minor in self.minors]
         for pieces in self._each_tile(_entries, report):
-            for matrix, (down, across, entries) in zip(found, pieces, strict=True):
+            for matrix, (down, across, entries) in zip(matrices, pieces, strict=True):
                 matrix[down[:, None], across] = entries
-        return found
+        return matrices
 
     def wrong_answers(self, right_sides: Sequence[Residues], report: Report = ignore) -> list[int]:
         """How many equations of each minor its answers miss.
@@ -158,13 +158,13 @@ def _entries(
 ) -> list[tuple[Numbers, Numbers, NDArray[numpy.uint32]]]:
     """Which rows and columns of each minor stand in a tile, and their entries."""
     parts = minors.parts(*tile)
-    found = []
+    tiles = []
     for minor in minors.minors:
         down, at_row = _shared(minor.rows, tile[0])
         across, at_column = _shared(minor.columns, tile[1])
         entries = parts[minor.grade or 0][at_row[:, None], at_column]
-        found.append((down, across, entries.astype(numpy.uint32)))
-    return found
+        tiles.append((down, across, entries.astype(numpy.uint32)))
+    return tiles
 
 
 def _products(minors: MinorTiles, tile: Tile) -> list[tuple[Numbers, Residues]]:

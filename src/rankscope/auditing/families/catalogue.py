@@ -66,12 +66,12 @@ def find_family(document: Mapping[str, object], *, family: str | None, who: str)
             f"{who}: its model_type is that of family {stated.name!r}, but {wanted.name!r} was "
             "asked for. Leave the family out, or correct the model_type."
         )
-    found = wanted or stated
-    if found is None and document.get("model_type") is None:
-        found = _by_keys(document)
-    if found is None:
+    chosen = wanted or stated
+    if chosen is None and document.get("model_type") is None:
+        chosen = _by_keys(document)
+    if chosen is None:
         raise _unknown(document, who)
-    return found
+    return chosen
 
 
 def _refuse_nested(document: Mapping[str, object], who: str) -> None:
@@ -180,10 +180,10 @@ def expected_tensors(
 def _read(
     document: Mapping[str, object], *, family: str | None, who: str
 ) -> tuple[Configuration, tuple[ExpectedTensor, ...]]:
-    found = find_family(document, family=family, who=who)
-    fields = Fields(document, found.aliases, found.name, who)
-    fields.require(found.required)
-    sizes, generated = found.read(fields)
+    chosen = find_family(document, family=family, who=who)
+    fields = Fields(document, chosen.aliases, chosen.name, who)
+    fields.require(chosen.required)
+    sizes, generated = chosen.read(fields)
     # Before anything is listed: the longest lists run over the experts or heads of all blocks.
     if sizes.depth * max(sizes.heads, sizes.num_experts) > _MAX_HEADS_AND_EXPERTS:
         raise ConfigurationError(

@@ -73,25 +73,25 @@ def arrange(tensors: tuple[TensorRow, ...]) -> HeatMap:
 
 def heat_map(tensors: tuple[TensorRow, ...]) -> str:
     """A table of buttons; "" if no tensor has a spectrum."""
-    found = arrange(tensors)
-    if not found.kinds:
+    grid = arrange(tensors)
+    if not grid.kinds:
         return ""
-    numbered = " numbered" if len(found.columns) <= MOST_NUMBERED else ""
-    head = "".join(_heading(place, column, found) for place, column in enumerate(found.columns))
+    numbered = " numbered" if len(grid.columns) <= MOST_NUMBERED else ""
+    head = "".join(_heading(place, column, grid) for place, column in enumerate(grid.columns))
     first = True
     lines = []
-    for kind, cells in found.kinds.items():
+    for kind, cells in grid.kinds.items():
         row = []
-        for column in found.columns:
+        for column in grid.columns:
             cell = cells.get(column)
             row.append("<td></td>" if cell is None else _button(cell, is_first=first))
             first = first and cell is None
         lines.append(f'<tr><th scope="row">{breakable(kind)}</th>{"".join(row)}</tr>')
-    corner = "block" if found.counts_blocks else "tensor, in the order of the file"
+    corner = "block" if grid.counts_blocks else "tensor, in the order of the file"
     body = "\n".join(lines)
     return (
         '<div class="scroll">'
-        f'<table class="heat{numbered}" style="--columns:{len(found.columns)}">\n'
+        f'<table class="heat{numbered}" style="--columns:{len(grid.columns)}">\n'
         f'<thead><tr><th scope="col">{corner}</th>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
@@ -136,8 +136,8 @@ def _shortened(kinds: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
     return dict(zip(names, kinds.values(), strict=True))
 
 
-def _heading(place: int, column: str, found: HeatMap) -> str:
-    if found.counts_blocks:
+def _heading(place: int, column: str, grid: HeatMap) -> str:
+    if grid.counts_blocks:
         return f'<th scope="col">{escape(column)}</th>'
     return f'<th scope="col"><abbr title="{escape(column)}">{place + 1}</abbr></th>'
 
@@ -183,8 +183,8 @@ def random_quantiles(sizes: tuple[int, ...], count: int) -> list[float]:
     values = numpy.linspace(0.0, 1.0, NUM_CELLS + 1)
     reached = law.cumulative(law.edge * values**2)
     wanted = 1 - (numpy.arange(count) + 0.5) / count
-    found: list[float] = numpy.interp(wanted, reached, values).tolist()
-    return found
+    quantiles: list[float] = numpy.interp(wanted, reached, values).tolist()
+    return quantiles
 
 
 # --- A spectrum the size of a word ----------------------------------------------------------------

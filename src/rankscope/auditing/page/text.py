@@ -141,7 +141,7 @@ def fill(template: str, texts: Mapping[str, str]) -> str:
         >>> fill("<p>@one@</p>", {"one": "@two@"})
         '<p>@two@</p>'
     """
-    return PLACE.sub(lambda found: texts[found[1]], template)
+    return PLACE.sub(lambda match: texts[match[1]], template)
 
 
 def embedded_json(value: object) -> str:

@@ -192,8 +192,8 @@ def _restore_optimizer(
 ) -> None:
     states: dict[int, dict[str, Tensor]] = {}
     for number, (name, parameter) in enumerate(names.items()):
-        found = _below(tensors, f"{_OPTIMIZER}{name}/")
-        states[number] = {key: _laid_out(value, parameter) for key, value in found.items()}
+        own = _below(tensors, f"{_OPTIMIZER}{name}/")
+        states[number] = {key: _laid_out(value, parameter) for key, value in own.items()}
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": states, "param_groups": groups})
 

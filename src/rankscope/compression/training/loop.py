@@ -249,10 +249,10 @@ class _Run:
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
-        found = checkpoint.restore(self.model, self.optimizer, self.names)
-        if found is not None:
-            self.position, self.best = found, checkpoint.best()
-            self.began -= found.seconds
+        position = checkpoint.restore(self.model, self.optimizer, self.names)
+        if position is not None:
+            self.position, self.best = position, checkpoint.best()
+            self.began -= position.seconds
 
     @property
     def seconds(self) -> float:

@@ -51,12 +51,12 @@ class Setting:
         parts = value.split(",") if isinstance(value, str) else value
         if isinstance(parts, int):
             return self._integer(parts, value)
-        found = tuple(self._integer(part, value) for part in parts)
-        if len(found) == 1 and isinstance(value, str):
-            return found[0]
-        if not self.is_list or not found:
+        integers = tuple(self._integer(part, value) for part in parts)
+        if len(integers) == 1 and isinstance(value, str):
+            return integers[0]
+        if not self.is_list or not integers:
             raise self._refusal(value)
-        return found
+        return integers
 
     def _integer(self, part: str | int, value: str | Value) -> int:
         try:

@@ -168,9 +168,9 @@ def _cells(mesh: Mesh) -> dict[End, tuple[int, int]] | None:
     origin = corners[0]
     away = mesh.distances(origin)
     for other in corners[1:]:
-        found = _numbered(mesh, away, mesh.distances(other), away[other])
-        if found is not None:
-            return found
+        cells = _numbered(mesh, away, mesh.distances(other), away[other])
+        if cells is not None:
+            return cells
     return None
 
 
@@ -276,10 +276,10 @@ def _candidates(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Iterato
     is_bare = not diagram.regions and not diagram.convolutions
     mesh = Mesh(wiring, view)
     if is_bare and mesh.is_connected:
-        found = [place_ring(mesh, legs), place_star(mesh, legs), place_grid(mesh, legs)]
+        placements = [place_ring(mesh, legs), place_star(mesh, legs), place_grid(mesh, legs)]
         if is_hierarchical(mesh):
-            found.append(place_tree(mesh, legs))
-        yield from (one for one in found if one is not None)
+            placements.append(place_tree(mesh, legs))
+        yield from (one for one in placements if one is not None)
     lanes = row_between_lanes(wiring) if is_bare else None
     if lanes is not None:
         yield place_rows(wiring, lanes[0], view, legs, lanes[1])
@@ -317,12 +317,12 @@ def _row_candidates(
         if cost <= GOOD_ENOUGH:
             break
         moved = {**dot_sides, **move}
-        found = place_rows(wiring, rows, view, legs, moved)
-        if found == best:
+        placement = place_rows(wiring, rows, view, legs, moved)
+        if placement == best:
             continue
-        found_cost = _detours(wiring, found)
+        found_cost = _detours(wiring, placement)
         if found_cost < cost - 1e-9:
-            dot_sides, best, cost = moved, found, found_cost
+            dot_sides, best, cost = moved, placement, found_cost
     if dot_sides:
         yield best
 

@@ -201,8 +201,8 @@ def _side_cost(request: Request, at: Point, normal: Point) -> float:
 
 
 def _label(request: Request, point: Point, anchor: str = "mm") -> Label:
-    found = place_label(request.text, point, size=WIRE_FONT, style=request.style, anchor=anchor)
-    return Label(found.text, found.x, found.y, found.size, found.style, found.box, request.index)
+    label = place_label(request.text, point, size=WIRE_FONT, style=request.style, anchor=anchor)
+    return Label(label.text, label.x, label.y, label.size, label.style, label.box, request.index)
 
 
 def _half(text: str) -> tuple[float, float]:
@@ -220,14 +220,14 @@ def _grown(box: Box, margin: float) -> Box:
 
 def spaced(line: Sequence[Point], spacing: float) -> list[Point]:
     """Points along a line at most `spacing` apart, ends included."""
-    found = [line[0]]
+    points = [line[0]]
     for (x0, y0), (x1, y1) in segments(line):
         count = max(1, math.ceil(math.dist((x0, y0), (x1, y1)) / spacing))
-        found += [
+        points += [
             (x0 + step / count * (x1 - x0), y0 + step / count * (y1 - y0))
             for step in range(1, count + 1)
         ]
-    return found
+    return points
 
 
 # --- Barriers as shapes: the dashed frame, its tag, and a mark where each wire leaves it ----------
@@ -257,7 +257,7 @@ def crossing_marks(
     wiring: Wiring, frames: Mapping[str, Box], routes: Mapping[Segment, Route]
 ) -> dict[Segment, list[Shape]]:
     """A diamond where a normalized leg leaves its barrier, a ring where another one does."""
-    found: dict[Segment, list[Shape]] = {}
+    marks: dict[Segment, list[Shape]] = {}
     for name, frame in frames.items():
         region = wiring.diagram.region_by_name[name]
         for segment, route in routes.items():
@@ -276,8 +276,8 @@ def crossing_marks(
                     "normalized" if is_normalized else "passing",
                     mark_description(region, segment.index),
                 )
-                found.setdefault(segment, []).append(mark)
-    return found
+                marks.setdefault(segment, []).append(mark)
+    return marks
 
 
 def tag(
@@ -332,7 +332,7 @@ def cut_strokes(
     placed: PlacedWiring, routes: Mapping[Segment, Route], cut: tuple[str, ...]
 ) -> tuple[Wire, ...]:
     """One stroke per index: through the dot of a hyperedge, else across its wire."""
-    found = []
+    strokes = []
     for index in cut:
         own = [segment for segment in routes if segment.index == index]
         dots = [
@@ -352,8 +352,8 @@ def cut_strokes(
         (x, y), (dx, dy) = at, normal
         half = LENGTH / 2
         ends = ((x - half * dx, y - half * dy), (x + half * dx, y + half * dy))
-        found.append(Wire(index, ends, "cut", width=WIDTH, description=f"cut through {index}"))
-    return tuple(found)
+        strokes.append(Wire(index, ends, "cut", width=WIDTH, description=f"cut through {index}"))
+    return tuple(strokes)
 
 
 def _visible_points(placed: PlacedWiring, route: Route) -> list[Point]:

@@ -120,14 +120,14 @@ class Mesh:
 
     def distances(self, start: End) -> dict[End, int]:
         """Steps from a vertex to all it can reach, nearest first."""
-        found, waiting = {start: 0}, deque([start])
+        steps, waiting = {start: 0}, deque([start])
         while waiting:
             end = waiting.popleft()
             for other in self.neighbours[end]:
-                if other not in found:
-                    found[other] = found[end] + 1
+                if other not in steps:
+                    steps[other] = steps[end] + 1
                     waiting.append(other)
-        return found
+        return steps
 
     @property
     def is_connected(self) -> bool:
@@ -180,7 +180,7 @@ def _tips(mesh: Mesh, end: End) -> Iterator[str]:
 
 def _aligned(tips: Mapping[str, Point], owners: Mapping[str, Point]) -> dict[str, Point]:
     """Level legs to one side that nearly share an x share it: the outermost."""
-    found = dict(tips)
+    aligned = dict(tips)
     for sign in (-1.0, 1.0):
         level = [
             index
@@ -193,8 +193,8 @@ def _aligned(tips: Mapping[str, Point], owners: Mapping[str, Point]) -> dict[str
             x, y = tips[index]
             if edge is None or abs(edge - x) > ALIGN:
                 edge = x
-            found[index] = (edge, y)
-    return found
+            aligned[index] = (edge, y)
+    return aligned
 
 
 def _step(point: Point, direction: Point, length: float) -> Point:
@@ -216,11 +216,11 @@ def _turns(
     x, y = at[end]
     taken = [math.atan2(at[o][1] - y, at[o][0] - x) for o in mesh.neighbours[end]]
     outward = math.atan2(y - middle[1], x - middle[0])
-    found: list[float] = []
+    turns: list[float] = []
     for _ in range(count):
-        best = max(CHOICES, key=lambda angle: _room(angle, [*taken, *found], outward))
-        found.append(best)
-    return found
+        best = max(CHOICES, key=lambda angle: _room(angle, [*taken, *turns], outward))
+        turns.append(best)
+    return turns
 
 
 def _room(angle: float, taken: list[float], outward: float) -> float:
@@ -254,7 +254,7 @@ def plate_indices(diagram: Diagram) -> tuple[str, ...]:
     data = [node.name for node in diagram.nodes if node.role is Role.DATA]
     is_all_data = len(data) == len(diagram.nodes)
     used = [index for region in diagram.regions for index in (*region.over, *(region.causal or ()))]
-    found = []
+    plates = []
     for index in diagram.output:
         owners = diagram.structure.owners[index]
         is_batch = diagram.index_by_name[index].kind is IndexKind.BATCH
@@ -264,8 +264,8 @@ def plate_indices(diagram: Diagram) -> tuple[str, ...]:
             and index not in used
             and (is_batch or not is_all_data)
         ):
-            found.append(index)
-    return tuple(found)
+            plates.append(index)
+    return tuple(plates)
 
 
 def without_indices(diagram: Diagram, indices: tuple[str, ...]) -> Diagram:
@@ -372,11 +372,11 @@ def _root(mesh: Mesh) -> End:
 
 def _inorder(end: End, children: Mapping[End, list[End]]) -> list[End]:
     """Children from left to right before their parent."""
-    found, waiting = [], [end]
+    visited, waiting = [], [end]
     while waiting:
-        found.append(waiting.pop())
-        waiting += children[found[-1]]
-    return found[::-1]
+        visited.append(waiting.pop())
+        waiting += children[visited[-1]]
+    return visited[::-1]
 
 
 def _pitch(

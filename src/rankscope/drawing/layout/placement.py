@@ -279,31 +279,31 @@ class Wiring:
         for index in self.diagram.index_by_name:
             pieces += self._pieces(index)
         seen: dict[tuple[End, End], int] = {}
-        found = []
+        segments = []
         for index, first, second in pieces:
             pair = (second, first) if (second, first) in seen else (first, second)
             ordinal = seen[pair] = seen.get(pair, -1) + 1
-            found.append(Segment(index, first, second, ordinal))
-        return tuple(found)
+            segments.append(Segment(index, first, second, ordinal))
+        return tuple(segments)
 
     @cached_property
     def dots(self) -> dict[Dot, tuple[End, ...]]:
         """Each dot, and the other ends of its arms; a dot with one arm closes a summed leg."""
-        found: dict[Dot, list[End]] = {}
+        arms_of: dict[Dot, list[End]] = {}
         for segment in self.segments:
             for end in segment.ends:
                 if isinstance(end, Dot):
-                    found.setdefault(end, []).append(segment.other(end))
-        return {dot: tuple(arms) for dot, arms in found.items()}
+                    arms_of.setdefault(end, []).append(segment.other(end))
+        return {dot: tuple(arms) for dot, arms in arms_of.items()}
 
     @cached_property
     def at(self) -> dict[End, tuple[Segment, ...]]:
         """The segments at each end; a loop is listed once."""
-        found: dict[End, list[Segment]] = {}
+        segments_at: dict[End, list[Segment]] = {}
         for segment in self.segments:
             for end in dict.fromkeys(segment.ends):
-                found.setdefault(end, []).append(segment)
-        return {end: tuple(segments) for end, segments in found.items()}
+                segments_at.setdefault(end, []).append(segment)
+        return {end: tuple(segments) for end, segments in segments_at.items()}
 
     def region_of(self, end: End) -> str | None:
         """The innermost region that an end is in."""
@@ -322,11 +322,11 @@ class Wiring:
     @cached_property
     def _around(self) -> dict[str | None, dict[str | None, None]]:
         """For every region itself and those around it, innermost first."""
-        found: dict[str | None, dict[str | None, None]] = {None: {None: None}}
+        enclosing: dict[str | None, dict[str | None, None]] = {None: {None: None}}
         for region in reversed(self.diagram.structure.evaluation_order):
             if region is not None:
-                found[region] = {region: None, **found[self._parent[region]]}
-        return found
+                enclosing[region] = {region: None, **enclosing[self._parent[region]]}
+        return enclosing
 
     def common_region(self, segment: Segment) -> str | None:
         """The innermost region that holds both ends."""
@@ -341,11 +341,11 @@ class Wiring:
     @cached_property
     def _held(self) -> dict[tuple[str, str | None], list[End]]:
         """Axes by index and the region that directly holds their tensor."""
-        found: dict[tuple[str, str | None], list[End]] = {}
+        held: dict[tuple[str, str | None], list[End]] = {}
         for part in self.diagram.holders:
             for index in part.indices:
-                found.setdefault((index, self._parent[part.name]), []).append(NodeEnd(part.name))
-        return found
+                held.setdefault((index, self._parent[part.name]), []).append(NodeEnd(part.name))
+        return held
 
     def _pieces(self, index: str) -> list[tuple[str, End, End]]:
         """Join the ends of an index region by region, inner ones first.

@@ -337,7 +337,7 @@ def _outward_from(drawn: Drawn, own: list[Segment], middles: Mapping[str, Point]
 def _middles(placed: PlacedWiring) -> dict[str, Point]:
     """The middle of each part of the picture that has cycles, for every index in it."""
     wiring, diagram = placed.wiring, placed.wiring.diagram
-    found: dict[str, Point] = {}
+    middles: dict[str, Point] = {}
     for group in components(links_among(wiring, [part.name for part in diagram.holders])):
         ends = dict.fromkeys(
             end
@@ -359,8 +359,8 @@ def _middles(placed: PlacedWiring) -> dict[str, Point]:
             sum(x for x, _ in points) / len(points),
             sum(y for _, y in points) / len(points),
         )
-        found |= dict.fromkeys((segment.index for segment in bonds), middle)
-    return found
+        middles |= dict.fromkeys((segment.index for segment in bonds), middle)
+    return middles
 
 
 def _tip(own: list[Segment], routes: Mapping[Segment, Route]) -> tuple[Point, Point] | None:

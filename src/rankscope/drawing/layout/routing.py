@@ -278,14 +278,14 @@ def border_points(route: Route, frame: Box) -> list[Point]:
     corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
     if _is_apart(route.box, frame):
         return []
-    found: list[Point] = []
+    crossings: list[Point] = []
     for start, end, _ in route.pieces:
         met = [intersection(side, (start, end)) for side in pairwise(corners)]
-        found += sorted(
+        crossings += sorted(
             (point for point in met if point is not None),
             key=lambda point: math.dist(start, point),
         )
-    return found
+    return crossings
 
 
 def _is_apart(first: Box, second: Box) -> bool:
@@ -589,5 +589,5 @@ def _moved(segment: Segment, end: End, route: Route, axis: int, offset: float) -
         point = list(points[place])
         point[axis] += offset
         points[place] = (point[0], point[1])
-    found = Route(tuple(points), route.is_curve)
-    return found if is_first else found.reversed()
+    bent = Route(tuple(points), route.is_curve)
+    return bent if is_first else bent.reversed()

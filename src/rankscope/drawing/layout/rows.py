@@ -50,10 +50,10 @@ def align(
             for arrived, column in zip(before, columns, strict=True)
         ]
     last = min(range(len(columns)), key=lambda place: cost[place])
-    found = [last]
+    places = [last]
     for chosen in reversed(choices[1:]):
-        found.append(chosen[found[-1]])
-    return cost[last], tuple(columns[place] for place in reversed(found))
+        places.append(chosen[places[-1]])
+    return cost[last], tuple(columns[place] for place in reversed(places))
 
 
 def _cheapest_before(cost: list[float], *, is_first: bool) -> tuple[list[float], list[int]]:
@@ -119,7 +119,7 @@ def links_among(wiring: Wiring, names: Sequence[str]) -> Links:
     """For each tensor the tensors it shares an index with, in the order of `names`."""
     diagram = wiring.diagram
     rank = {name: place for place, name in enumerate(names)}
-    found: Links = {name: {} for name in names}
+    links: Links = {name: {} for name in names}
     for index, owners in _shared(diagram, rank):
         here = [name for name in dict.fromkeys(owners) if name in rank]
         is_plain = len(owners) == 2 and index not in diagram.output
@@ -127,12 +127,12 @@ def links_among(wiring: Wiring, names: Sequence[str]) -> Links:
         for first in here:
             for second in here:
                 if first != second:
-                    known = found[first].get(second)
+                    known = links[first].get(second)
                     if known is None or known.weight < link.weight:
-                        found[first][second] = link
+                        links[first][second] = link
     return {
         name: dict(sorted(others.items(), key=lambda item: rank[item[0]]))
-        for name, others in found.items()
+        for name, others in links.items()
     }
 
 
@@ -393,16 +393,16 @@ def _turnings(paths: list[list[str]]) -> list[list[list[str]]]:
 
 def _wants(wiring: Wiring, name: str, column_of: dict[str, int]) -> list[Want]:
     """Columns a tensor should stand in: straight below what it is wired to."""
-    found: list[Want] = []
+    wants: list[Want] = []
     for segment in wiring.at.get(NodeEnd(name), ()):
         other = segment.other(NodeEnd(name))
         if isinstance(other, NodeEnd) and other.name in column_of:
-            found.append((column_of[other.name], 1.0))
+            wants.append((column_of[other.name], 1.0))
         elif isinstance(other, Dot):
             owners = dict.fromkeys(wiring.diagram.structure.owners[segment.index])
             columns = [column_of[owner] for owner in owners if owner in column_of]
-            found += [(column, HYPEREDGE_PULL / len(columns)) for column in columns]
-    return found
+            wants += [(column, HYPEREDGE_PULL / len(columns)) for column in columns]
+    return wants
 
 
 def _mean_want(wants: list[Want]) -> float:

@@ -122,15 +122,15 @@ def _needs_of_tags(sketch: Sketch, at: Mapping[int, float]) -> dict[str, float]:
         for row in sketch.rows
         for name, column in zip(row.nodes, row.columns, strict=True)
     }
-    found: dict[str, float] = {}
+    needs: dict[str, float] = {}
     for region in diagram.regions:
         inside = [place[n] for n in diagram.structure.nodes_inside[region.name] if n in place]
         if inside:
             width = (max(inside) - min(inside) + sketch.size) * UNIT + 2 * FRAME_PADDING
             least = least_width(sketch.wiring, region.name)
             if least > width:
-                found[region.name] = (least - width) / 2 / UNIT
-    return found
+                needs[region.name] = (least - width) / 2 / UNIT
+    return needs
 
 
 def _needs_of_frames(
@@ -142,7 +142,7 @@ def _needs_of_frames(
         for row in sketch.rows
         for name, column in zip(row.nodes, row.columns, strict=True)
     }
-    found: list[tuple[tuple[int, int], tuple[float]]] = []
+    needs: list[tuple[tuple[int, int], tuple[float]]] = []
     for region in sketch.wiring.diagram.region_by_name:
         inside = sketch.wiring.diagram.structure.nodes_inside[region]
         own = [places[name] for name in inside if name in places]
@@ -160,10 +160,10 @@ def _needs_of_frames(
             barriers = len(_barriers_between(sketch.wiring, NodeEnd(name), NodeEnd(inside[0])))
             room = need + BARRIER_GAP * (barriers - 1)
             if column > high:
-                found.append(((high, column), (room,)))
+                needs.append(((high, column), (room,)))
             elif column < low:
-                found.append(((column, low), (room,)))
-    return found
+                needs.append(((column, low), (room,)))
+    return needs
 
 
 # --- What hangs off a row: side branches, convolutions, and dots that are not on it ---------------
@@ -240,13 +240,13 @@ def branches(sketch: Sketch) -> None:
 
 def _neighbours(sketch: Sketch, end: End) -> list[End]:
     """Ends that a wire leads to, dots first, then what lies behind dots that have no place."""
-    found: list[End] = []
+    neighbours: list[End] = []
     for segment in sketch.wiring.at.get(end, ()):
         other = segment.other(end)
-        found.append(other)
+        neighbours.append(other)
         if isinstance(other, Dot) and other not in sketch.at:
-            found += [arm for arm in sketch.wiring.dots[other] if arm != end]
-    return sorted(found, key=lambda other: not isinstance(other, Dot))
+            neighbours += [arm for arm in sketch.wiring.dots[other] if arm != end]
+    return sorted(neighbours, key=lambda other: not isinstance(other, Dot))
 
 
 def _hook(sketch: Sketch, end: NodeEnd) -> End | None:

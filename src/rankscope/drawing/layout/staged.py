@@ -43,17 +43,17 @@ class Leg:
 def loose_ends(sketch: Sketch) -> list[Leg]:
     """Open legs in order of output, then summed legs and diagonals."""
     wiring = sketch.wiring
-    found = []
+    legs = []
     for index in wiring.diagram.output:
         segment = wiring.at[Tip(index)][0]
         owner = segment.other(Tip(index))
         if isinstance(owner, Dot) and is_private(sketch, owner):
             continue
-        found.append(Leg(Tip(index), owner, index))
+        legs.append(Leg(Tip(index), owner, index))
     for dot, arms in wiring.dots.items():
         if is_private(sketch, dot):
-            found.append(Leg(dot, arms[0], dot.index))
-    return found
+            legs.append(Leg(dot, arms[0], dot.index))
+    return legs
 
 
 def point_legs(sketch: Sketch, hinted: Mapping[str, Side]) -> dict[End, Side]:
@@ -120,12 +120,12 @@ def fan_offsets(sketch: Sketch, sides: Mapping[End, Side]) -> dict[End, float]:
     groups: dict[tuple[End, Side], list[Leg]] = {}
     for leg in loose_ends(sketch):
         groups.setdefault((leg.owner, sides[leg.end]), []).append(leg)
-    found: dict[End, float] = {}
+    offsets: dict[End, float] = {}
     for legs in groups.values():
         for place, leg in enumerate(legs):
-            found[leg.end] = FAN * (place - (len(legs) - 1) / 2)
-            found[Tip(leg.index)] = found[leg.end]
-    return found
+            offsets[leg.end] = FAN * (place - (len(legs) - 1) / 2)
+            offsets[Tip(leg.index)] = offsets[leg.end]
+    return offsets
 
 
 def put_private_dots(sketch: Sketch, sides: Mapping[End, Side]) -> None:
@@ -144,12 +144,12 @@ def put_private_dots(sketch: Sketch, sides: Mapping[End, Side]) -> None:
 def _combs(sketch: Sketch, legs: list[Leg]) -> list[int]:
     """Rows where most tensors have an open leg: there, all legs hang down."""
     owners = {leg.owner for leg in legs if isinstance(leg.end, Tip)}
-    found = []
+    comb_rows = []
     for row in sketch.rows:
         num_owners = sum(1 for name in row.nodes if NodeEnd(name) in owners)
         if num_owners >= max(COMB_LEAST, COMB_SHARE * len(row.nodes)):
-            found.append(row.band)
-    return found
+            comb_rows.append(row.band)
+    return comb_rows
 
 
 def _preferred(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[Side, ...]:

@@ -176,12 +176,12 @@ class ResultsFolder:
         ):
             make_folder(path / _ENTRIES)
 
-    def _agree(self, found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    def _agree(self, recorded: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         """The same but for the number of seeds, which may grow."""
-        old, new = _as_manifest(self.path, found), _as_manifest(self.path, wanted)
+        old, new = _as_manifest(self.path, recorded), _as_manifest(self.path, wanted)
         _require_same(self.path, old, new)
         agreed = asdict(replace(new, seeds=_most(old.seeds, new.seeds)))
-        return found if agreed == asdict(old) else agreed
+        return recorded if agreed == asdict(old) else agreed
 
     def work(self, run: Run) -> Path:
         """Where a run keeps what it has not finished."""
@@ -287,20 +287,20 @@ def _is_value(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def _require_same(path: Path, found: Manifest, wanted: Manifest) -> None:
-    if found.experiment != wanted.experiment:
+def _require_same(path: Path, recorded: Manifest, wanted: Manifest) -> None:
+    if recorded.experiment != wanted.experiment:
         raise ExperimentError(
-            f"{str(path)!r} is the folder of {found.experiment}, not of {wanted.experiment}. "
+            f"{str(path)!r} is the folder of {recorded.experiment}, not of {wanted.experiment}. "
             f"Name another folder."
         )
-    if (found.quick, found.seeds is None) != (wanted.quick, wanted.seeds is None):
+    if (recorded.quick, recorded.seeds is None) != (wanted.quick, wanted.seeds is None):
         raise ExperimentError(
-            f"{str(path)!r} was begun {_described(found)}, not {_described(wanted)}. Ask for the "
-            f"same, or name another folder."
+            f"{str(path)!r} was begun {_described(recorded)}, not {_described(wanted)}. Ask for "
+            f"the same, or name another folder."
         )
-    if found.seconds != wanted.seconds:
+    if recorded.seconds != wanted.seconds:
         raise ExperimentError(
-            f"{str(path)!r} was begun with {found.seconds:g} seconds for each entry, not "
+            f"{str(path)!r} was begun with {recorded.seconds:g} seconds for each entry, not "
             f"{wanted.seconds:g}: rows would not compare. Ask for the same, or name another folder."
         )
 

@@ -54,8 +54,8 @@ class Entry:
 
     def network_class(self) -> "type[PolynomialNetwork]":
         """The class, imported when it is first needed."""
-        found: type[PolynomialNetwork] = getattr(import_module(self.module), self.name)
-        return found
+        network_class: type[PolynomialNetwork] = getattr(import_module(self.module), self.name)
+        return network_class
 
     @property
     def options(self) -> dict[str, str]:
@@ -278,13 +278,13 @@ class Option:
 @cache
 def known_options() -> Mapping[str, Option]:
     """Every option of every network, by its word."""
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for entry in CATALOGUE.values():
         for word, name in entry.options.items():
             kind = entry.settings[name]
-            levels = max(_levels(kind), found[word].levels if word in found else 0)
-            found[word] = Option(word, MEANINGS[name], isinstance(kind, Flag), levels)
-    return found
+            levels = max(_levels(kind), options[word].levels if word in options else 0)
+            options[word] = Option(word, MEANINGS[name], isinstance(kind, Flag), levels)
+    return options
 
 
 def option_word(setting: str) -> str:

@@ -42,10 +42,10 @@ class Power(Activation):
 
     def apply(self, numbers: Arithmetic, values: Tensor) -> Tensor:
         """Each value times itself, `degree` times in all."""
-        found = values
+        power = values
         for _ in range(self.degree - 1):
-            found = numbers.multiply(found, values)
-        return found
+            power = numbers.multiply(power, values)
+        return power
 
 
 @dataclass(frozen=True)
@@ -323,10 +323,10 @@ class PolynomialMixer(PolynomialNetwork):
 
     @property
     def weight_degree(self) -> int:
-        found = 1
+        degree = 1
         for _ in range(2 * self.sizes.depth):
-            found = self.activation.degree * (found + 1) + 1
-        return found + 1
+            degree = self.activation.degree * (degree + 1) + 1
+        return degree + 1
 
     @property
     def input_degree(self) -> int:
