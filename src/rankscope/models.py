@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """In words."""
+        """The kind of model, in words."""
         if self.built_in is not None:
             return "built-in network"
         if self.family is None:
@@ -125,7 +125,7 @@ class Model:
 
     @cached_property
     def diagram(self) -> "Drawable":
-        """As a tensor diagram, a sum of them, or a network of them."""
+        """The model as a tensor diagram, a sum of them, or a network of them."""
         drawable: Drawable = self._part("diagram")
         return drawable
 
@@ -458,7 +458,7 @@ def _open_compressed(folder: Path, base: object, given: _Given) -> Model:
 
 
 def _open_object(name: str, made: object, given: _Given) -> Model:
-    """What a factory makes, or what the caller has."""
+    """Open what a factory makes, or an object that the caller passed."""
     if _is_module(made):
         return _open_module(name, made, given)
     if _is_drawable(made):

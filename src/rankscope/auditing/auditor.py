@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found about a model.
+    """The result of an audit: configuration, parameters, weights and findings of a model.
 
     Args:
         source: the path or name it was read from.

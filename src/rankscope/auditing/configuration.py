@@ -95,7 +95,7 @@ class Configuration:
 
 
 class Regime(StrEnum):
-    """On which side of depth = log3(width) a shape lies (Levine et al. 2020, Thms 7.1 and 7.2)."""
+    """The side of depth = log3(width) on which a shape lies (Levine et al. 2020, Thms 7.1, 7.2)."""
 
     EFFICIENT = "depth < log3(width)"
     BOUNDARY = "depth = log3(width)"

@@ -336,7 +336,7 @@ class ComparedModel:
 
     @property
     def parameters(self) -> int:
-        """Those in its blocks, which the law counts."""
+        """Number of parameters in its blocks, which the law counts."""
         return parameters_in_blocks(self.configuration)
 
     @property

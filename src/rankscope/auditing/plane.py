@@ -132,7 +132,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class Plane:
-    """What is shown.
+    """The depth-width plane as data: the law, a budget and models.
 
     Args:
         window: largest depth, least and largest width.

@@ -223,7 +223,7 @@ class Spectrum:
 
 
 def _entropy(squares: Reals) -> float:
-    """Of the shares of the squares, in nats."""
+    """Entropy of the shares of the squares, in nats."""
     present = squares[squares > 0]
     shares = present / present.sum()
     return max(0.0, -float(numpy.sum(shares * numpy.log(shares))))
@@ -358,7 +358,7 @@ _MOST_STEPS = 2**31
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a kernel alone does not tell; a file of weights has none of it.
+    """Stride, padding and image size of a convolution, which a file of weights does not hold.
 
     Args:
         stride: the same along all axes of the image, as are the others.

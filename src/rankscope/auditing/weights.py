@@ -36,7 +36,7 @@ _ENTRIES_AT_ONCE = 2**22
 
 @dataclass(frozen=True)
 class WeightOptions:
-    """How weights are looked at.
+    """Options of the audit of weights.
 
     Args:
         image_side: of the images that convolutions are seen on; None for one that suits each kernel
@@ -242,7 +242,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class _Audit:
-    """What has been seen so far."""
+    """The state of an audit of weights: spectra so far, for reuse by copies."""
 
     def __init__(
         self, source: TensorSource, configuration: Configuration | None, options: WeightOptions
@@ -280,7 +280,7 @@ class _Audit:
         return replace(row, matrices=(*own, *products))
 
     def _own(self, name: str, tensor: Tensor, mark: bytes | None) -> tuple[MatrixRow, ...]:
-        """Of copies the same numbers would come out again, unless the name says how to look."""
+        """Reuse the spectra of an identical tensor, unless its name implies another packing."""
         packing = packing_of(name, self._shapes, self._configuration)
         key = None if mark is None or tensor.ndim > 2 else (mark, packing)
         if key in self._seen:

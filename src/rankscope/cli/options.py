@@ -196,7 +196,7 @@ def read_assignments(*groups: Sequence[str] | None) -> dict[str, str]:
 
 
 def choose(option: str, text: str, known: Mapping[str, T]) -> T:
-    """What an option names.
+    """Resolve the text of an option among known names.
 
     Example:
         >>> choose("--norm", "l2", {"l1": 1, "l2": 2})

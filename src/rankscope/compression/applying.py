@@ -1,4 +1,4 @@
-"""From a model and a plan to the compressed model."""
+"""Apply a plan to a model: every planned weight becomes a factorized layer."""
 
 import copy
 from collections.abc import Mapping

@@ -207,7 +207,7 @@ class Observer(ABC):
 
     @abstractmethod
     def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
-        """By part of the module; None for a part that no data reached."""
+        """The error norm of each part of the module; None for a part that no data reached."""
 
 
 class VectorInputs(Observer):
@@ -245,7 +245,7 @@ class ChannelInputs(Observer):
 
 
 class LookedUp(Observer):
-    """How often each row of an embedding is looked up.
+    """Counts how often each row of an embedding is looked up.
 
     Every row counts once more than it was seen, so that rows the data lack are not given up.
     """

@@ -340,7 +340,7 @@ def _from_dense(module: nn.Module, choices: Choices) -> Factorized:
 
 
 def _from_single(module: nn.Module, format: Format, ranks: Ranks) -> Factorized:
-    """For classes with one weight."""
+    """Factorize a module whose class has one weight."""
     if isinstance(module, nn.Conv1d | nn.Conv2d):
         convolution = FactorizedConv1d if isinstance(module, nn.Conv1d) else FactorizedConv2d
         return convolution.from_dense(module, format, ranks)

@@ -123,7 +123,7 @@ class Score:
 
 @dataclass(frozen=True)
 class CompressionReport:
-    """What became of a model.
+    """The result of a compression in numbers.
 
     Args:
         totals: parameters and bytes as counted on the two models, flops as the plan counts them

@@ -45,7 +45,7 @@ class Exporter(ABC):
 
     @abstractmethod
     def run(self, data: bytes, example: Batch) -> list[Tensor]:
-        """What the written model gives."""
+        """Outputs of the written model."""
 
 
 class TorchExporter(Exporter):

@@ -36,7 +36,7 @@ PLAN_VERSION = 2  # of `plan.json`; in version 1 a multiply-add counted as one f
 
 
 class Unit(StrEnum):
-    """What a budget counts."""
+    """The unit of a budget."""
 
     PARAMETERS = "parameters"
     FLOPS = "flops"
@@ -70,7 +70,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Costs:
-    """What something costs in every unit.
+    """Costs in every unit.
 
     Flops (operations, a multiply-add counted as two) and seconds are those of one example batch.
     """
@@ -152,7 +152,7 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, object]:
-        """As the command line prints it with --json, and as `plan.json` holds it."""
+        """Plain data, as the command line prints it with --json and `plan.json` holds it."""
         return {
             "version": PLAN_VERSION,
             "dense_parameters": self.dense.parameters,

@@ -1,4 +1,4 @@
-"""From a model and a budget to a plan: which weight is written how, all chosen together.
+"""Plan a compression: a format and ranks for every weight, all chosen together under a budget.
 
     plan = plan_compression(model, Budget(0.1))
     compressed = apply_plan(model, plan)
@@ -86,7 +86,7 @@ def allowance(budget: Budget, dense: Costs) -> int:
 def dense_costs(
     model: nn.Module, usage: Usage | None, sites: Iterable[Candidate], seconds: float
 ) -> Costs:
-    """Of a whole model: `sites` are the dense weights of its sites."""
+    """Costs of the uncompressed model; `sites` are the dense candidates of its sites."""
     flops = 0 if usage is None else usage.other_flops + sum(site.costs.flops for site in sites)
     return Costs(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -253,7 +253,7 @@ class SecondBudget:
     limit: int
 
     def total(self, picks: Sequence[int]) -> int:
-        """Of one pick in each list."""
+        """Total cost of one pick in each list."""
         return sum(costs[n] for costs, n in zip(self.costs, picks, strict=True))
 
 

@@ -549,7 +549,7 @@ def _less(recipe: Recipe, seconds: float) -> Recipe:
 
 
 def _kept_difference(stage: str, *, is_first: bool) -> Loss:
-    """Of the first stage, or one whose module is run alone, on what was kept."""
+    """Mean squared difference to the reference's kept outputs, of one stage run alone."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         if model.training:

@@ -289,7 +289,7 @@ class Site:
 
     @property
     def shape(self) -> WeightShape:
-        """Of one group."""
+        """Shape of the weight of one group."""
         return WeightShape.of(self.weight[0])
 
     @property
@@ -299,17 +299,17 @@ class Site:
 
     @property
     def bits(self) -> int:
-        """Of each number, as trained."""
+        """Bits of each number, as trained."""
         return 8 * self.weight.element_size()
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """As PyTorch stores the weight, all groups."""
+        """Shape in which PyTorch stores the weight, all groups together."""
         return (self.groups * self.shape.out_size, *self.shape.sizes[1:])
 
     @property
     def num_parameters(self) -> int:
-        """With the bias."""
+        """Number of parameters, the bias included."""
         return self.weight.numel() + self.bias
 
     def uncompressed(self, reason: str) -> "Uncompressed":
@@ -327,12 +327,12 @@ class Reading:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """What could be written smaller."""
+        """The weights that could be compressed."""
         return tuple(entry for entry in self.entries if isinstance(entry, Site))
 
     @property
     def uncompressed(self) -> tuple[Uncompressed, ...]:
-        """What stays as it is."""
+        """The modules that stay as they are."""
         return tuple(entry for entry in self.entries if isinstance(entry, Uncompressed))
 
 

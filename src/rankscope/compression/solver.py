@@ -164,7 +164,7 @@ MAX_CORRECTIONS = 20
 
 @dataclass(frozen=True)
 class Choice:
-    """What was picked.
+    """The solver's picks, with a bound on how far from optimal they may be.
 
     Args:
         picks: a position in each list.

@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one example batch does to a model.
+    """How one example batch uses each weight of a model.
 
     Args:
         calls: of each site that was reached, by name.
@@ -89,7 +89,7 @@ def observe(model: nn.Module, sites: Sequence[Site], example: Batch) -> Usage:
 
 
 class _Watch:
-    """What hooks have seen so far."""
+    """The calls that hooks have recorded so far."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self.parts: dict[str, list[Site]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What a contraction order is, as plain data; `contraction.py` finds one."""
+"""Contraction orders as plain data, and the planner that finds one."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -70,12 +70,12 @@ class Cost:
 
     @property
     def num_opaque(self) -> int:
-        """How many steps are no contraction, and so not counted."""
+        """Number of steps that are no contraction, and so are not counted."""
         return sum(count for _, count in self.opaque)
 
     @property
     def path(self) -> tuple[Positions, ...]:
-        """For each region, its moves as opt_einsum writes them."""
+        """The contraction path of each region, in opt_einsum's notation."""
         return tuple(region.path for region in self.regions)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Between einsum strings and diagrams."""
+"""Convert einsum strings to diagrams and back."""
 
 import re
 from collections import Counter

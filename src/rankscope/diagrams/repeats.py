@@ -38,7 +38,7 @@ def step_key(step: Step) -> Hashable:
 
 
 def _body_key(body: Body) -> Hashable:
-    """What a body has besides its diagrams."""
+    """Key of everything in a body but its diagrams."""
     match body:
         case Sum():
             return tuple(term.coefficient for term in body.terms)
@@ -105,7 +105,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """How many runs there are."""
+        """Number of repetitions."""
         return len(self.repetitions)
 
 

@@ -158,7 +158,7 @@ class Problem:
 
     @cached_property
     def _upstream(self) -> tuple[tuple[int, int], ...]:
-        """For each convolution, the indices its input and its kernel are made from."""
+        """The indices that the input and the kernel of each convolution are made from."""
         makers = {leaving: number for number, (_, _, leaving) in enumerate(self.convolutions)}
 
         def sources(index: int, seen: int) -> int:
@@ -314,7 +314,7 @@ def cheapest_path(problem: Problem) -> Path | None:
 
 
 def _held_outside(problem: Problem, everything: int) -> list[int]:
-    """For every subset, the indices that the output or an operand outside it holds."""
+    """The indices that the output or an operand outside holds, for every subset of operands."""
     held = [problem.output_mask] * (everything + 1)
     for subset in range(everything - 1, -1, -1):
         missing = everything & ~subset

@@ -31,7 +31,7 @@ def node_tex(diagram: Diagram, name: str) -> str:
 
 
 def _in_order(diagram: Diagram, names: tuple[str, ...]) -> list[str]:
-    """As a formula would have them: in the diagram's order, weights last."""
+    """Names in the order of a formula: the diagram's order, weights last."""
     place = {node.name: number for number, node in enumerate(diagram.nodes)}
     is_weight = {name: diagram.node_by_name[name].role in PARAMETER_ROLES for name in names}
     return sorted(names, key=lambda name: (is_weight[name], place[name]))

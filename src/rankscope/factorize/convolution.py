@@ -48,7 +48,7 @@ class ConvolutionSettings:
 
     @classmethod
     def of(cls, dense: nn.Conv1d | nn.Conv2d) -> "ConvolutionSettings":
-        """Those of a dense convolution."""
+        """Read the settings of a dense convolution."""
         padding = dense.padding if isinstance(dense.padding, str) else tuple(dense.padding)
         return cls(
             kernel=tuple(dense.kernel_size),
@@ -60,7 +60,7 @@ class ConvolutionSettings:
         )
 
     def arguments(self) -> dict[str, Any]:
-        """As PyTorch's own convolutions take them."""
+        """Keyword arguments as PyTorch's own convolutions take them."""
         arguments = asdict(self)
         return {"kernel_size": arguments.pop("kernel"), **arguments}
 

@@ -105,7 +105,7 @@ def _further(
     sweep: int,
     known: tuple[float, float, float],
 ) -> tuple[Factors, float]:
-    """Beyond the last of two points on the line through both, if that is lower."""
+    """Step beyond the last of two points, along the line through both, if the cost is lower."""
     before, now = pair
     square, value, penalty = known
     step = sweep ** (1 / 3)
@@ -247,12 +247,12 @@ class Candidate:
 
     @property
     def largest_component_norm(self) -> float:
-        """Over the norm of the tensor."""
+        """Norm of the largest component, relative to the norm of the tensor."""
         return float(component_norms(self.factors).max())
 
 
 def sufficient_components(shape: tuple[int, ...]) -> int:
-    """With so many every tensor of the shape can be written: one for each of its longest fibres.
+    """Number of components that suffices for every tensor of the shape: one per longest fibre.
 
     Example:
         >>> sufficient_components((64, 32, 9))
@@ -301,7 +301,7 @@ def _by_fibres(tensor: Reals, num_components: int) -> Candidate:
 
 
 def _padded(factors: Factors, num_components: int) -> Factors:
-    """With components 0 up to a number."""
+    """Pad factors with zero components up to a number."""
     missing = num_components - factors[0].shape[1]
     return tuple(numpy.pad(factor, ((0, 0), (0, missing))) for factor in factors)
 
@@ -520,7 +520,7 @@ class CP:
 
     @property
     def num_parameters(self) -> int:
-        """Of all factors."""
+        """Number of entries of all factors."""
         return sum(factor.numel() for factor in self.factors)
 
     def to_dense(self) -> Tensor:

@@ -139,7 +139,7 @@ class CPComponents(NamedTuple):
 
     @property
     def shape(self) -> WeightShape:
-        """Of the weight that they stand for."""
+        """Shape of the weight that the components stand for."""
         return WeightShape(
             self.outputs.shape[1], self.inputs.shape[1], tuple(self.kernels.shape[1:])
         )
@@ -149,7 +149,7 @@ class CPComponents(NamedTuple):
         return CPComponents(*(part[numbers] for part in self))
 
     def scaled_outputs(self, scale: Tensor) -> tuple["CPComponents", Tensor]:
-        """Those of the weight whose outputs are scaled, and where each of them was before.
+        """Components of the weight with scaled outputs, and the former number of each of them.
 
         Args:
             scale: (out_size), as inference batch normalization scales channels.
@@ -282,7 +282,7 @@ class FactorizedLayer(nn.Module):
         self._merged = MergedWeight()
 
     def outputs(self, inputs: Tensor) -> Tensor:
-        """By the path asked for, or the one that is estimated to be fastest."""
+        """Apply the layer by the path asked for, or by the one estimated to be fastest."""
         path = self._path_for(inputs)
         if path is Path.CHAIN:
             cores = self.cores.tensors()
@@ -313,7 +313,7 @@ class FactorizedLayer(nn.Module):
         self.cores.quantize(bits)
 
     def normalized(self) -> CPComponents:
-        """Of cp, or svd of a matrix: its components as weights and unit vectors, largest first.
+        """Components of a cp (or matrix svd) layer as weights and unit vectors, largest first.
 
         Raises:
             LayerError: if the format is another one, or there are groups.

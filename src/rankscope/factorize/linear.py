@@ -108,12 +108,12 @@ class FactorizedLinear(FactorizedLayer):
 
     @property
     def in_features(self) -> int:
-        """Of the inputs."""
+        """Number of features of the inputs."""
         return self.shape.in_size
 
     @property
     def out_features(self) -> int:
-        """Of the outputs."""
+        """Number of features of the outputs."""
         return self.shape.out_size
 
     def forward(self, inputs: Tensor) -> Tensor:

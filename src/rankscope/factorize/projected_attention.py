@@ -44,7 +44,7 @@ class AttentionOptions:
 
     @classmethod
     def of(cls, attention: nn.MultiheadAttention) -> "AttentionOptions":
-        """Those of a dense attention; its extra key and value are copied."""
+        """Read the options of a dense attention; its extra key and value are copied."""
         return cls(
             float(attention.dropout),
             attention.batch_first,
@@ -451,7 +451,7 @@ class ProjectedAttention(nn.Module, ABC):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> Mixed:
-        """As `nn.MultiheadAttention`: the outputs, and the maps if they are needed.
+        """Attend as `nn.MultiheadAttention` does: the outputs, and the maps if they are needed.
 
         Raises:
             LayerError: if shapes do not fit, inputs are nested, or `is_causal` comes without mask.
@@ -504,7 +504,7 @@ class ProjectedAttention(nn.Module, ABC):
             )
 
     def _batches(self, tensor: Tensor) -> Tensor:
-        """As (batch, length, features)."""
+        """Rearrange to (batch, length, features)."""
         if tensor.dim() == 2:
             return tensor[None]
         return tensor if self.batch_first else tensor.transpose(0, 1)

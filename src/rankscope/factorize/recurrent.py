@@ -197,7 +197,7 @@ class RecurrentSettings:
 
     @classmethod
     def of(cls, dense: nn.RNNBase) -> "RecurrentSettings":
-        """Those of a dense layer."""
+        """Read the settings of a dense layer."""
         return cls(
             dense.input_size,
             dense.hidden_size,
@@ -216,12 +216,12 @@ class RecurrentSettings:
 
     @property
     def out_size(self) -> int:
-        """Of the outputs of one direction, and of the hidden state."""
+        """Size of the outputs of one direction, and of the hidden state."""
         return self.proj_size or self.hidden_size
 
     @property
     def weight_names(self) -> tuple[str, ...]:
-        """Of all matrices, in PyTorch's order."""
+        """Names of all matrices, in PyTorch's order."""
         kinds = ("ih", "hh", "hr") if self.proj_size else ("ih", "hh")
         return tuple(f"weight_{kind}_{suffix}" for suffix, _ in self.runs() for kind in kinds)
 

@@ -78,7 +78,7 @@ class SVD:
 
     @property
     def num_parameters(self) -> int:
-        """Of the two factors; singular values are absorbed in one of them."""
+        """Number of entries of the two factors; one of them absorbs the singular values."""
         return self.left.numel() + self.right.numel()
 
     def to_dense(self) -> Tensor:

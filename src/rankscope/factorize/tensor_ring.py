@@ -220,7 +220,7 @@ class TensorRing:
 
     @property
     def num_parameters(self) -> int:
-        """Of all cores."""
+        """Number of entries of all cores."""
         return sum(core.numel() for core in self.cores)
 
     def to_dense(self) -> Tensor:

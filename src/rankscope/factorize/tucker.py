@@ -83,7 +83,7 @@ class Tucker:
 
     @property
     def num_parameters(self) -> int:
-        """Of the core and all factors."""
+        """Number of entries of the core and all factors."""
         return self.core.numel() + sum(factor.numel() for factor in self.factors.values())
 
     def to_dense(self) -> Tensor:
@@ -285,7 +285,7 @@ class TuckerEnergy:
     relative_errors: Tensor
 
     def relative_error(self, ranks: Sequence[int]) -> float:
-        """Of the tensor projected onto the first columns of each factor.
+        """Relative error of the tensor projected onto the first columns of each factor.
 
         Sweeps (`decompose_tucker`) come nearer at the same ranks, never less near.
         """

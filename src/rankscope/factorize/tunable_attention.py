@@ -267,7 +267,7 @@ class IdentityCore(CoreMatrix):
 
 
 def weighted_products(query: Tensor, key: Tensor, rows: Tensor) -> Tensor:
-    """For each row, products of queries and keys with channels weighted by it, as one matmul."""
+    """Products of queries and keys with channels weighted by each row, as one matmul."""
     weighted = query[:, None] * rows[:, None, :]
     products = weighted.flatten(1, 2) @ key.mT
     return products.reshape(query.shape[0], rows.shape[0], query.shape[1], key.shape[1])
@@ -440,7 +440,7 @@ class TunableAttention(ProjectedAttention):
     def _recomputed(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, maps: Maps
     ) -> Mixed:
-        """As `_attend`, but the maps are not kept for the backward pass."""
+        """Attend as `_attend` does, without keeping the maps for the backward pass."""
         if not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._attend(query, key, value, mask, maps)
         mixed: Mixed = checkpoint(

@@ -201,7 +201,7 @@ def _jacobian_powers(
     num_probes: int,
     generator: torch.Generator,
 ) -> list[Tensor]:
-    r"""For each later layer, the squared norms of a Jacobian's columns at every place.
+    r"""Squared column norms of the Jacobian to each later layer, at every place.
 
     (samples, places), by :math:`\mathbb E_v (J^T v)^2` over Gaussian probes v.
     """

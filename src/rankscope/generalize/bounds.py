@@ -266,7 +266,7 @@ RADEMACHER = Theorem(
 
 @dataclass(frozen=True)
 class RademacherComplexity:
-    """Of the 0-1 losses of a class of classifiers on a sample.
+    """Empirical Rademacher complexity of the 0-1 losses of a class of classifiers.
 
     Args:
         value: mean over draws of (1/m) Σ σ 1[wrong], from below, as training found it.

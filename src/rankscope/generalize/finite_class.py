@@ -152,7 +152,7 @@ def quantize_network(model: nn.Module, quantization: Quantization) -> QuantizedN
 
 
 def _smallest(model: nn.Module) -> nn.Module:
-    """With every factorized layer written dense that has more numbers than its weight."""
+    """Write every factorized layer dense that has more numbers than its weight."""
     if isinstance(model, CPModule):
         return _smaller(model)
     for name, module in list(model.named_modules()):

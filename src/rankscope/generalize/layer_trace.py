@@ -57,7 +57,7 @@ class CPLayer:
 
     @property
     def shape(self) -> WeightShape:
-        """Of its weight."""
+        """Shape of its weight."""
         return self.components.shape
 
     @property
@@ -118,7 +118,7 @@ class LayerTrace:
             yield node.output, outputs
 
     def gains(self, factor: Callable[[int, float], float]) -> tuple[float, ...]:
-        r"""By how much a change behind each layer can grow until it reaches the output.
+        r"""Factor by which a change behind each layer can grow until it reaches the output.
 
         From the output backwards: chains multiply, paths add up, so that a residual connection
         counts :math:`1 + \prod t`.

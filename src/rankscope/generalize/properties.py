@@ -112,7 +112,7 @@ class Exact(Form):
 
 @dataclass(frozen=True, eq=False)
 class TriangleProperties(Properties):
-    """Of all ranks at once; see `Triangle` and, for the Fourier factors, `fourier_factors`."""
+    """Properties at all ranks at once; see `Triangle` and `fourier_factors`."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -184,7 +184,7 @@ def fourier_factors(properties: TriangleProperties) -> FourierFactors:
 
 
 def _dropped(numbers: Tensor) -> Tensor:
-    """Along the last axis, the sum of all that come later."""
+    """Sum of all later entries, along the last axis."""
     tails = numbers.flip(-1).cumsum(-1).flip(-1)
     return torch.cat([tails[..., 1:], torch.zeros_like(tails[..., :1])], dim=-1)
 
@@ -210,7 +210,7 @@ class ExactProperties(Properties):
         return self._norm(rank, self.layer.rank)
 
     def _norm(self, start: int, stop: int) -> float:
-        """Of the components from `start` to before `stop`."""
+        """Operator norm of the components from `start` to before `stop`."""
         if start == stop:
             return 0.0
         if (start, stop) not in self.known:

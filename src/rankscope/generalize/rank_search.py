@@ -41,7 +41,7 @@ class ChosenRank:
 
     @property
     def num_parameters(self) -> int:
-        """Of the components kept, or of the dense weight if that has fewer; without a bias."""
+        """Entries of the kept components, or of the dense weight if fewer; without a bias."""
         return min(self.kept_rank * cp_unit(self.shape), self.shape.num_parameters)
 
 
@@ -80,7 +80,7 @@ class Mode(ABC):
 
     @abstractmethod
     def limits(self, trace: LayerTrace, activations: Activations, allowed: float) -> list[float]:
-        """For each layer, the largest noise times gain that is allowed."""
+        """The largest noise times gain that each layer is allowed."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ _FAST_PRIME_LIMIT = 2**24  # below, elimination needs no second product
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """How a separation rank is to be measured.
+    """Options of the measurement of a separation rank.
 
     Args:
         seed: draws the weights and the sample points, together with each prime.

@@ -95,7 +95,7 @@ class Saturation:
 
     @property
     def first_size(self) -> int:
-        """How many points to begin with."""
+        """Number of points to begin with."""
         return _FIRST_SIZE if self._test_size is None else min(_FIRST_SIZE, self._test_size)
 
     def shape(self, size: int) -> Shape:
@@ -336,7 +336,7 @@ _BYTES_PER_VALUE = 24  # while a tile is computed: int64, and as much again on t
 
 @dataclass(frozen=True)
 class MeasurementProblem:
-    """What is measured.
+    """A measurement problem: the function, its degree, its bounds and its identity.
 
     Args:
         split: gives the function modulo a prime.

@@ -124,7 +124,7 @@ _ROUNDINGS = 1e4  # that two evaluations of one input in different batches may d
 
 @dataclass(frozen=True, eq=False)
 class FunctionOptions:
-    """How a function is evaluated.
+    """Options of the evaluation of a function.
 
     Args:
         output: which column of outputs (batch, columns), or a function that picks (batch,) real

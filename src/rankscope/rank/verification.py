@@ -354,7 +354,7 @@ def verify(
 
 @dataclass(frozen=True)
 class _CertifiedFunction:
-    """What a certificate speaks of, ready to be evaluated."""
+    """The function that a certificate is about, ready to be evaluated."""
 
     certificate: Certificate
     network: PolynomialNetwork

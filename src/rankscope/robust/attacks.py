@@ -50,7 +50,7 @@ class Threat:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What an attack gives.
+    """The result of an attack.
 
     Args:
         inputs: perturbed where that changed the label or began with another one, else as given.
@@ -282,7 +282,7 @@ class AutoProjectedDescent(Attack):
     seed: int = 0
 
     def checkpoints(self) -> tuple[int, ...]:
-        """After which steps it looks back whether they helped.
+        """Steps after which the search checks whether the last ones helped.
 
         Example:
             >>> AutoProjectedDescent(steps=100).checkpoints()

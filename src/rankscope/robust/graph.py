@@ -59,7 +59,7 @@ class Node:
 
     @property
     def path(self) -> str:
-        """Of the module that it is, or happens in."""
+        """Path of the module that the operation is, or is part of."""
         return self.name if self.module is not None else self.source.path
 
     def __getitem__(self, argument: str) -> Any:

@@ -171,7 +171,7 @@ def _are_apart(inputs: Sequence[_Reach]) -> bool:
 
 
 def _pairs(graph: Graph, value: float, constants: dict[Value, float]) -> Tensor | None:
-    """For the difference of two outputs: √2 times that of all, or that of two rows of weights."""
+    """Bounds for differences of two outputs: √2 times that of all, or by two rows of weights."""
     if len(sample_shape(graph.output)) != 1:
         return None
     count = sample_shape(graph.output)[0]

@@ -150,7 +150,7 @@ def _exact(values: Tensor, method: str) -> OperatorNorm:
 
 
 def _rounding(kernel: Tensor, stride: tuple[int, ...]) -> float:
-    """Of summing the kernel's waves, and of the singular values of a block, generously."""
+    """Rounding error of the kernel's Fourier sums and of a block's singular values, generously."""
     positions = math.prod(kernel.shape[2:])
     sides = kernel.shape[0] + kernel.shape[1] * math.prod(stride)
     return 8 * _EPSILON * (positions * math.sqrt(sides) + sides)

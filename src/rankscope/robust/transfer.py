@@ -45,7 +45,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class ConvexCurve:
-    """Of each entry alone: convex, straight below zero and above it.
+    """A function of each entry alone that is convex, and straight below and above zero.
 
     Args:
         lowest: where it is smallest; -inf if it never falls.
@@ -231,7 +231,7 @@ def _fixed(node: Node, argument: str) -> Tensor:
 
 
 def _read_batch_norm(node: Node) -> TransferFunction:
-    """In inference mode a scale for each channel."""
+    """Read a batch normalization in inference mode: a scale for each channel."""
     scale = normalization_scale(node).abs()
     axes = len(sample_shape(node.output)) - 1
     return TransferFunction(
@@ -242,7 +242,7 @@ def _read_batch_norm(node: Node) -> TransferFunction:
 
 
 def normalization_scale(node: Node) -> Tensor:
-    """By what a batch normalization multiplies each channel in inference mode, in float64."""
+    """Scale of each channel by a batch normalization in inference mode, in float64."""
     scale: Tensor = (node["running_var"].double() + node["eps"]).rsqrt()
     weight = node["weight"]
     return scale if weight is None else scale * weight.double()
@@ -291,7 +291,7 @@ def _read_scaling(node: Node) -> TransferFunction:
 
 
 def _repeats(node: Node, value: Value) -> float:
-    """By how much a value grows because its entries are used several times."""
+    """Factor by which a value grows because its entries are used several times."""
     return math.sqrt(math.prod(sample_shape(node.output)) / math.prod(sample_shape(value)))
 
 

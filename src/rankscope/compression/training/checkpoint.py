@@ -199,7 +199,7 @@ def _restore_optimizer(
 
 
 def _laid_out(value: Tensor, parameter: nn.Parameter) -> Tensor:
-    """In the memory order of the parameter, as the optimizer had made it: sums depend on it."""
+    """Copy a value into the memory order of its parameter, on which the order of sums depends."""
     if value.shape != parameter.shape:
         return value
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

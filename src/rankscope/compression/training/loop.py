@@ -74,7 +74,7 @@ class EveryFewEpochs:
 def trained_parameters(
     model: nn.Module, parameters: Sequence[nn.Parameter] | None
 ) -> dict[str, nn.Parameter]:
-    """What is to be trained, by name.
+    """The parameters to train, by name.
 
     Args:
         model: whose they are.
@@ -349,7 +349,7 @@ class _Run:
             )
 
     def scores(self, evaluate: Evaluate) -> dict[str, float]:
-        """Of process 0, so that all agree on which epoch was best."""
+        """Scores as process 0 computes them, so that all processes agree on the best epoch."""
         last, epoch = self.recipe.epochs, self.position.epoch + 1
         if isinstance(evaluate, EveryFewEpochs) and not evaluate.is_due(epoch, last=last):
             return {}

@@ -28,7 +28,7 @@ class Reader:
 
     @property
     def entries(self) -> int:
-        """How many numbers it reads."""
+        """Number of entries that it reads."""
         return math.prod(self.shape)
 
     @property

@@ -66,7 +66,7 @@ def separated(diagram: Diagram) -> list[Diagram]:
 
 
 def _groups(diagram: Diagram) -> dict[str, str]:
-    """For every node and convolution a representative of its part."""
+    """Map every node and convolution to a representative of its connected part."""
     leader = {part.name: part.name for part in diagram.holders}
 
     def find(name: str) -> str:

@@ -59,7 +59,7 @@ class Request:
 
 @dataclass
 class Page:
-    """What is drawn already."""
+    """Everything drawn so far, which further labels must avoid."""
 
     shapes: Sequence[Shape]
     marks: Sequence[Shape]

@@ -269,7 +269,7 @@ def plate_indices(diagram: Diagram) -> tuple[str, ...]:
 
 
 def without_indices(diagram: Diagram, indices: tuple[str, ...]) -> Diagram:
-    """What stands inside the plates."""
+    """The diagram without some indices: what is inside the plates."""
     if not indices:
         return diagram
     return replace(

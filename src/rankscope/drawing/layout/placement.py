@@ -321,7 +321,7 @@ class Wiring:
 
     @cached_property
     def _around(self) -> dict[str | None, dict[str | None, None]]:
-        """For every region itself and those around it, innermost first."""
+        """Every region with itself and those around it, innermost first."""
         enclosing: dict[str | None, dict[str | None, None]] = {None: {None: None}}
         for region in reversed(self.diagram.structure.evaluation_order):
             if region is not None:

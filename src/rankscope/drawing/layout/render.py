@@ -1,4 +1,4 @@
-"""From a diagram and a placement to a scene: shapes, routed wires, marks and labels."""
+"""Render a placed diagram as a scene: shapes, routed wires, marks and labels."""
 
 import math
 from collections.abc import Mapping

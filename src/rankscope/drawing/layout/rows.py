@@ -57,7 +57,7 @@ def align(
 
 
 def _cheapest_before(cost: list[float], *, is_first: bool) -> tuple[list[float], list[int]]:
-    """For every column, the best column to its left and what that comes to."""
+    """The best column to the left of every column, and the cost of it."""
     if is_first:
         return cost, [-1] * len(cost)
     arrived, chosen = [math.inf], [-1]
@@ -116,7 +116,7 @@ Links = dict[str, dict[str, Link]]
 
 
 def links_among(wiring: Wiring, names: Sequence[str]) -> Links:
-    """For each tensor the tensors it shares an index with, in the order of `names`."""
+    """The tensors that each tensor shares an index with, in the order of `names`."""
     diagram = wiring.diagram
     rank = {name: place for place, name in enumerate(names)}
     links: Links = {name: {} for name in names}

@@ -115,7 +115,7 @@ def _barriers_between(wiring: Wiring, first: End, second: End) -> list[str]:
 
 
 def _needs_of_tags(sketch: Sketch, at: Mapping[int, float]) -> dict[str, float]:
-    """By how much each side of a barrier must move out so that its tag fits."""
+    """Distance by which each side of a barrier must move out so that its tag fits."""
     diagram = sketch.wiring.diagram
     place = {
         name: at[column]
@@ -367,7 +367,7 @@ def _span(sketch: Sketch, dot: Dot, band: int) -> float:
 
 
 def _usual_side(sketch: Sketch, band: int, arms: list[End]) -> Side:
-    """Between the rows; for a single tensor at the end of its row, beyond it."""
+    """The side between the rows; for a single tensor at the end of its row, the side beyond it."""
     on_row = [point[0] for end, point in sketch.at.items() if sketch.band[end] == band]
     if len(arms) == 1 and sketch.at[arms[0]][1] == 0.0:
         if sketch.at[arms[0]][0] == max(on_row):

@@ -65,12 +65,12 @@ class WeightShape:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """As PyTorch orders them."""
+        """Sizes in PyTorch's order."""
         return (self.out_size, self.in_size, *self.kernel)
 
     @property
     def num_parameters(self) -> int:
-        """Of the weight itself, without a bias."""
+        """Number of entries of the weight itself, without a bias."""
         return math.prod(self.sizes)
 
     @property
@@ -514,7 +514,7 @@ def even_cores(
 
 
 def _missing(core: Tensor, shape: tuple[int, ...]) -> list[int]:
-    """As `pad` wants it: before and after, from the last position to the first."""
+    """What a core lacks, as `pad` takes it: before and after, last position first."""
     pairs = zip(reversed(shape), reversed(core.shape), strict=True)
     return [count for wanted, size in pairs for count in (0, wanted - size)]
 

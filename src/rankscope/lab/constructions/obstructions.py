@@ -263,7 +263,7 @@ def _exactly(layers: Sequence[DenseLayer]) -> ExactLayers:
 
 
 def _jump(layers: ExactLayers, place: Crossing) -> tuple[Fraction, ...] | None:
-    """By what the gradient changes from the second side to the first; None if that is not sure."""
+    """Change of the gradient from the second side to the first; None if it is not certain."""
     first, second = (_gradient(layers, side, place.segment) for side in place.sides)
     if first is None or second is None:
         return None

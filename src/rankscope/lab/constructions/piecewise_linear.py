@@ -106,7 +106,7 @@ class PiecewiseLinear:
 
     @property
     def jumps(self) -> Reals:
-        """By how much the slope changes at each breakpoint."""
+        """Change of the slope at each breakpoint."""
         return numpy.diff(self.slopes)
 
     @cached_property

@@ -140,7 +140,7 @@ class DegreeEntry(Entry):
 
 
 def degree_name(degree: float) -> str:
-    """As rows say it.
+    """The name of a degree in the rows.
 
     Example:
         >>> degree_name(3.0), degree_name(math.e), degree_name(2.5)

@@ -291,7 +291,7 @@ class NonVacuousEntry(Entry):
         return f"{self.data_set}-width-{self.width}-bits-{self.bits}"
 
     def network(self, data: DataSet) -> nn.Module:
-        """Before it is trained: convolutions in CP form but for the first, and no biases."""
+        """The untrained network: convolutions in CP form but for the first, and no biases."""
         channels, *sides = data.train.inputs.shape[1:]
         is_large = min(sides) > _LARGE_SIDE
         image = (channels, *(side // 2 if is_large else side for side in sides))
@@ -364,7 +364,7 @@ _SETTINGS = (
 
 
 def largest(rows: Sequence[Row]) -> list[Row]:
-    """For each data set the largest setting, by parameters, with all bounds below one half."""
+    """The setting with most parameters and all bounds below one half, for each data set."""
     results: list[Row] = []
     for data in dict.fromkeys(row["data"] for row in rows):
         settings: dict[str, list[Row]] = {}

@@ -69,7 +69,7 @@ class CompressionWorkload:
         return load_data_set(self.data_set, data)
 
     def convolutions(self, model: nn.Module) -> dict[str, nn.Conv2d]:
-        """What is compressed, by name."""
+        """The convolutions that are compressed, by name."""
         return {
             name: module
             for name, module in model.named_modules()

@@ -62,7 +62,7 @@ class LanguageWorkload(ABC):
 
     @abstractmethod
     def task(self, model: nn.Module, data: Path | None) -> LanguageTask:
-        """What to do with it.
+        """The task that a model is repaired on and scored by.
 
         Raises:
             DataError: if data are needed that are not there; the message says how to get them.

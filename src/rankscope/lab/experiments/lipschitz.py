@@ -168,7 +168,7 @@ def first_samples(data: DataSet, count: int) -> tuple[Tensor, Tensor]:
 
 
 def radius_name(radius: Fraction) -> str:
-    """As tables print it: in units of a pixel's 255 steps where that is a whole number.
+    """A radius as tables print it: in 255ths of a pixel's range where that is a whole number.
 
     Example:
         >>> radius_name(Fraction(36, 255)), radius_name(Fraction(1, 2))

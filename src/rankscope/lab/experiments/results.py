@@ -102,7 +102,7 @@ _ENTRIES, _WORK = "entries", "work"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder is the folder of.
+    """The experiment and settings that a folder of results belongs to.
 
     Args:
         experiment: its name.
@@ -240,7 +240,7 @@ class ResultsFolder:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a folder is the folder of.
+    """The experiment and settings that a folder of results belongs to.
 
     Raises:
         ExperimentError: if it is none of an experiment.

@@ -130,7 +130,7 @@ def is_results_folder(folder: Path) -> bool:
 
 
 def read_outcome(folder: Path, experiment: Experiment | None = None) -> Outcome:
-    """What is finished in a folder.
+    """Read the finished rows of a folder.
 
     Args:
         folder: that a run wrote, or one with nothing but its `results.json`.
@@ -238,7 +238,7 @@ QUICK_SECONDS = 90.0  # for all quick entries together
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How an experiment is run.
+    """Options of a run of an experiment.
 
     Args:
         data: the data folder; None for the one that RANKSCOPE_DATA names.

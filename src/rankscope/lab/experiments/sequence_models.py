@@ -85,7 +85,7 @@ Outputs = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class SpectrumSettings:
-    """What is measured.
+    """Settings of the measured spectra.
 
     Args:
         num_inputs: contexts; every first half is paired with every second half.

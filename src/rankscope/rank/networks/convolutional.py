@@ -284,7 +284,7 @@ class Shallow(PolynomialNetwork):
         return (len(partition.right),)
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """As many products as there are channels, or as the smaller side has coordinates."""
+        """At most as many products as channels, or as coordinates of the smaller side."""
         self.require_covered(partition)
         return shallow_upper_bound(
             num_channels=self.channels,

@@ -298,7 +298,7 @@ class DegreePolynomial(PolynomialNetwork):
 
     @property
     def layer_degrees(self) -> tuple[int, ...]:
-        """Of each layer as a polynomial."""
+        """Degree of each layer as a polynomial."""
         pairs = zip(self.degrees, self.raised, strict=True)
         return tuple(degree + (raised > 0) for degree, raised in pairs)
 
@@ -326,7 +326,7 @@ class DegreePolynomial(PolynomialNetwork):
         )
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """By degree; a side counts for no more variables than the first layer takes from it."""
+        """Bound by degree; a side counts for no more variables than the first layer reads of it."""
         self.require_covered(partition)
         forms = self.degrees[0] * self.width + self.raised[0]
         return total_degree_upper_bound(

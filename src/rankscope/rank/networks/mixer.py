@@ -135,7 +135,7 @@ def _unchanged(tokens: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class MixerSizes:
-    """How large a mixer is.
+    """Sizes of a mixer.
 
     Args:
         num_tokens: inputs (patches of an image).
@@ -341,7 +341,7 @@ class PolynomialMixer(PolynomialNetwork):
         return numbers.add(numbers.contract("bt,t->b", read, ones), weights["constant"])
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """By degree, in as many variables as the embedding keeps of each side."""
+        """Bound by degree, in as many variables as the embedding keeps of each side."""
         self.require_covered(partition)
         kept = min(self.input_size, self.sizes.width)
         return total_degree_upper_bound(

@@ -114,7 +114,7 @@ class ProductNetwork(PolynomialNetwork):
         return values[:, 0]
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """By degree; a side counts for no more variables than the first layer takes from it."""
+        """Bound by degree; a side counts for no more variables than the first layer reads of it."""
         left, right = self._variables(partition)
         return fully_connected_upper_bound(
             num_inputs=left + right, num_left=left, degree=self.degree, depth=self.depth
