@@ -1,4 +1,4 @@
-"""What commands do to a model, as functions that take whatever `open_model` takes."""
+"""The top-level functions: what commands do, for whatever `open_model` takes."""
 
 from collections.abc import Sequence
 from pathlib import Path

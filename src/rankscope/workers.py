@@ -1,4 +1,4 @@
-"""Where independent pieces of work are done: here, on more cores, or on a cluster, by joblib."""
+"""Workers for independent tasks: in this process, on more cores, or on a cluster, by joblib."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -58,7 +58,7 @@ class LawDepth:
 
     @property
     def standard_deviation(self) -> float:
-        """Half of the interval: the most it can be (to first order), however a and b correlate."""
+        """First-order upper bound of the standard deviation, for any correlation of a and b."""
         return (self.high - self.low) / 2
 
     def admits(self, depth: int) -> bool:

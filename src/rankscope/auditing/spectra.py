@@ -358,7 +358,7 @@ _MOST_STEPS = 2**31
 
 @dataclass(frozen=True)
 class Geometry:
-    """Stride, padding and image size of a convolution, which a file of weights does not hold.
+    """Stride, dilation and groups of a convolution, which a file of weights does not hold.
 
     Args:
         stride: the same along all axes of the image, as are the others.

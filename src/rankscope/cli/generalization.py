@@ -1,4 +1,4 @@
-"""`rankscope generalization`: how far a network can be compressed, and what that promises."""
+"""`rankscope generalization`: how far a network can be compressed, and the bounds that follow."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Where and how often a model uses each weight, and how long that takes."""
+"""Uses of each weight by a model: how often, at which sizes, and how long that takes."""
 
 import statistics
 import time
@@ -333,7 +333,7 @@ def measure_latency(
 
 
 def resized(example: Batch, batch_size: int) -> Batch:
-    """The example's samples over and over, until there are so many.
+    """Repeat the example batch up to a number of samples.
 
     Example:
         >>> resized(torch.arange(3), 5)

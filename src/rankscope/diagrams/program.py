@@ -166,7 +166,7 @@ class _DiagramWriter:
 
 
 def _as_factor(scale: str) -> str:
-    """The scale as a factor of a product: in parentheses if it is a sum or a quotient."""
+    """The scale as a factor of a product: in parentheses if it is a sum."""
     tree = ast.parse(scale, mode="eval").body
     is_sum = isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub)
     return f"({scale})" if is_sum else scale

@@ -1,4 +1,4 @@
-"""A scene flattened into polygons and lines, once for all checks."""
+"""Geometric checks of a scene: overlaps, crossings and misplaced labels, on polygons and lines."""
 
 import math
 from collections.abc import Iterator

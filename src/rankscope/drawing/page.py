@@ -1,4 +1,4 @@
-"""The picture of a call or a module: what it takes, one box, and what it makes.
+"""Pages of several pictures: networks step by step, and calls of modules as boxes.
 
 A leg stands for all axes of an array and says its shape. The box of an opaque operation has a
 broken outline, that of a module is double.

@@ -1,4 +1,4 @@
-"""What factorized linear layers and convolutions share: their cores, and ways to use them."""
+"""The base of factorized linear layers and convolutions: their cores, and how to apply them."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A linear layer whose weight is kept as small cores, and what layers made of several need."""
+"""Factorized linear layers and embeddings, and what layers made of several of them need."""
 
 from collections.abc import Callable, Mapping
 

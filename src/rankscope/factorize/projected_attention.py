@@ -1,4 +1,4 @@
-"""What every attention here shares: PyTorch's call, four projections, masks and extra keys.
+"""The base of attention layers: PyTorch's call, four projections, masks and extra keys.
 
 `nn.MultiheadAttention` packs its four matrices, so that no hook, plan or format can get at one of
 them; here they are linear layers of their own.

@@ -1,4 +1,4 @@
-"""Matrices as few singular vectors, with the error actually made."""
+"""Truncated singular value decompositions, with the error actually made."""
 
 from dataclasses import dataclass
 

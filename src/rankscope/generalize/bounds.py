@@ -1,4 +1,4 @@
-"""Bounds on the error of a classifier: numbers with what they promise.
+"""Bounds on the error of a classifier, each with its theorem and assumptions.
 
 An `order` leaves out constants and logarithms: it shows trends, and promises nothing by itself.
 `rigorous` bounds hold as they stand.
@@ -248,7 +248,7 @@ def _row_norms(layer: CPLayer) -> float:
     return places * float(torch.linalg.vector_norm(weight, dim=1).sum())
 
 
-# --- How well a way to train fits noise -----------------------------------------------------------
+# --- Empirical Rademacher complexity of a training procedure --------------------------------------
 
 
 Fit = Callable[[Tensor], Tensor]

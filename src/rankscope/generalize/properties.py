@@ -1,4 +1,4 @@
-"""What is measured of a CP layer's weights: how far each number of components can stretch.
+"""Properties of a CP layer's weights: how far each number of components can stretch.
 
 With j of the components of a layer kept, largest first: the tensorization factor t_j bounds the
 norm of what is kept, the tensor noise bound ξ_j that of what is dropped. Both come in two forms,

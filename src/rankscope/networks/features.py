@@ -1,4 +1,4 @@
-"""What a tensor-network classifier sees of an image: a feature vector for each patch."""
+"""Patch features: the vectors that a tensor-network classifier gets of an image."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is measured, how, and the result: a split function, options, and the measured rank."""
+"""Measured ranks: the split function that is measured, the options, and the result."""
 
 import math
 from abc import ABC, abstractmethod

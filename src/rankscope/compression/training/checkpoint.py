@@ -1,4 +1,4 @@
-"""A run of training as one file, so that it can go on to the bit.
+"""Training checkpoints: one file, from which a run resumes bit for bit.
 
 The weights and the optimizer's tensors are written by name (safetensors); where the run stands is
 JSON in the same file's header, so that neither can be newer than the other. Nothing is unpickled.

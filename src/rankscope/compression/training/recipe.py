@@ -1,4 +1,4 @@
-"""How a model is trained: plain data, checked when it is made."""
+"""Training recipes as plain data, checked when they are made."""
 
 import json
 import math

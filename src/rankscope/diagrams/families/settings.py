@@ -1,4 +1,4 @@
-"""What a family can be asked for: settings, how their text is read, and the family itself."""
+"""Families of diagrams and their settings, with how the settings' text is read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which layout a diagram gets: rules for known shapes first, the best of several otherwise.
+"""The choice of a layout: rules for known shapes first, the best of several otherwise.
 
 A candidate whose wires all run the simplest way is taken at once. Otherwise all are drawn and
 checked, and the one with the fewest faults, crossings and detours wins; of equals, the first.

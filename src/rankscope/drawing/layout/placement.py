@@ -1,4 +1,4 @@
-"""Where everything stands, as plain data: the result of placing, and the input of rendering.
+"""Placements as plain data: the result of layout, and the input of rendering.
 
 Positions are in grid units (96 px), y pointing down. A placement holds no wires: those are
 routed from the positions every time, so that a moved tensor takes its wires along.

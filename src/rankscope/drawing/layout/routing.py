@@ -1,4 +1,4 @@
-"""Wires: each takes the simplest way that runs through nothing and crosses each barrier once.
+"""Routes of wires: the simplest that run through nothing and cross each barrier once.
 
 Regions are finished from the inside out. The wires inside a region come first, then its frame
 around them, then what crosses it.

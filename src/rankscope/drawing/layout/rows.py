@@ -1,4 +1,4 @@
-"""Which tensors stand on which row, in which order and column.
+"""The rows of a layout: the order and the column of every tensor.
 
 A row is one stage: what a region contracts once its inner regions are finished. Stages come
 from top to bottom in the order of evaluation; inner regions that do not depend on each other

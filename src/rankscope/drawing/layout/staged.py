@@ -1,4 +1,4 @@
-"""The staged spine: rows of tensors in the order of evaluation, and what hangs off them."""
+"""Row layout: each row is a chain of tensors (its spine), in the order of evaluation."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is written, and how large tensors, labels and the frames of barriers are."""
+"""Labels of a picture, and the sizes of tensors, labels and the frames of barriers."""
 
 import ast
 import math

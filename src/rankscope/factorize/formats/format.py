@@ -1,4 +1,4 @@
-"""What a format is: a way to write a weight as small tensors, and to use it without the weight.
+"""Formats: ways to write a weight as small tensors, and to apply it without the weight.
 
 `WeightShape` and `Window` describe what is to be written and how it is used; a `Format` turns a
 weight into named cores, cores into a weight, and cores and inputs into outputs; the layers

@@ -1,4 +1,4 @@
-"""What networks cannot represent: polynomial activations, and one hidden layer on the plane."""
+"""Functions that networks cannot represent: polynomial activations, one hidden layer."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

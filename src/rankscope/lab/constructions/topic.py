@@ -1,4 +1,4 @@
-"""What a topic of `rankscope explain` is: a statement, its source, and a run that shows it."""
+"""Topics of `rankscope explain`: a statement, its source, and a run that shows it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an experiment is: a table whose rows are computed one by one, each for itself.
+"""Experiments: tables whose rows are computed one by one, independently.
 
 An `Entry` computes one row. Entries know nothing of each other, so that a run can be stopped, gone
 on with, or spread over machines; what they are given is a `RunContext`.

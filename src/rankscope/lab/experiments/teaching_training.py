@@ -25,7 +25,7 @@ RADIUS_SQUARED = 2 / torch.pi  # half of the points of the square are inside
 
 @dataclass(frozen=True)
 class DeadRun:
-    """How many hidden units are alive after training.
+    """How many hidden units are dead before and after training.
 
     Args:
         before: at the first weights.

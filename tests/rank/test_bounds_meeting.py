@@ -26,7 +26,7 @@ COUNTS = [*RISING, *FALLING, *(few_tokens(*size, with_token=True) for size in SI
 
 @settings(deadline=None)
 @given(rising=st.sampled_from(RISING), falling=st.sampled_from(COUNTS), total=st.integers(0, 60))
-def test_the_sum_of_minima_is_the_sum_of_the_smaller_counts(
+def test_the_meeting_sum_is_the_sum_of_the_smaller_counts(
     rising: Count, falling: Count, total: int
 ) -> None:
     terms = [min(rising.value(k), falling.value(total - k)) for k in range(total + 1)]
