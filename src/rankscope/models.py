@@ -526,7 +526,7 @@ def call_factory(what: str) -> object:
     module_name, _, attribute = what.partition(":")
     # Whatever the user's code prints, standard output stays ours.
     with _current_directory_importable(), redirect_stdout(sys.stderr):
-        made = _imported(what, module_name)
+        made = _import(what, module_name)
         for name in attribute.split("."):
             if not hasattr(made, name):
                 raise ImportPathError(f"{what}: {module_name} has no attribute {attribute!r}.")
@@ -541,7 +541,7 @@ def call_factory(what: str) -> object:
             ) from error
 
 
-def _imported(what: str, module_name: str) -> object:
+def _import(what: str, module_name: str) -> object:
     try:
         return import_module(module_name)
     except ModuleNotFoundError as error:

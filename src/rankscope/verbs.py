@@ -107,7 +107,7 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
 
     opened = open_model(model)
     opened.require_for("certify")
-    labelled = _labelled(opened, data, samples, part="test")
+    labelled = _labelled_samples(opened, data, samples, part="test")
     return certify(
         _classifier(opened, labelled),
         labelled.inputs,
@@ -154,13 +154,13 @@ def bound_generalization(
     require_margin(margin)
     opened = open_model(model)
     opened.require_for("generalization")
-    labelled = _labelled(opened, data, samples, part="train")
+    labelled = _labelled_samples(opened, data, samples, part="train")
     sample = Sample(labelled.inputs, labelled.labels)
     network = _classifier(opened, labelled)
     return analyse(network, sample, margin, options=options, report=report)
 
 
-def _labelled(
+def _labelled_samples(
     opened: Model,
     data: "str | Path | tuple[Tensor, Tensor] | LabelledSamples",
     count: int | None,

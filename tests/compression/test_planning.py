@@ -12,8 +12,8 @@ from rankscope.compression.plan import Budget, Costs, Plan, Unit
 from rankscope.compression.planning import (
     Tolerance,
     allowance,
-    exchanged,
     plan_compression,
+    replace_part,
     state_bytes,
 )
 from rankscope.compression.scores import ErrorNorm, Scoring
@@ -131,7 +131,7 @@ def test_an_impossible_budget_says_the_smallest_that_is_possible() -> None:
 def test_counts_are_exact() -> None:
     # 0.1 * 30 is 3.0000000000000004 or so; what is meant is 3.
     assert allowance(Budget(0.1), Costs(parameters=30, flops=0, bytes=0)) == 3
-    total = exchanged(Costs(10, 9, 8, 7.0), Costs(3, 2, 1, 2.0), Costs(1, 1, 1, 1.0))
+    total = replace_part(Costs(10, 9, 8, 7.0), Costs(3, 2, 1, 2.0), Costs(1, 1, 1, 1.0))
     assert total == Costs(8, 8, 8, 6.0)
     tied = nn.ModuleList([nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)])
     tied[1].weight = tied[0].weight

@@ -92,7 +92,7 @@ def audit(
     source = name or ("the embedded transformer" if model is None else opened.name)
     configuration = _configuration(opened, family)
     rows = _rows(model, opened, configuration, report)
-    parameters = _counted(rows) if configuration is None else configuration.parameters
+    parameters = _count_parameters(rows) if configuration is None else configuration.parameters
     findings = [] if configuration is None else [*shape_findings(configuration)]
     findings += weight_findings(rows, parameters, "" if model is None else source)
     findings.sort(key=lambda finding: -finding.severity)
@@ -151,7 +151,7 @@ def _require_sound(rows: Sequence[TensorRow], name: str) -> None:
         )
 
 
-def _counted(rows: Sequence[TensorRow]) -> Parameters:
+def _count_parameters(rows: Sequence[TensorRow]) -> Parameters:
     """Parameters of the weights by part; copies are counted once, and buffers not at all."""
     counts: Counter[str] = Counter()
     for row in rows:

@@ -394,7 +394,7 @@ def _smaller(source: str, matrix: MatrixRow, saving: float) -> str:
     )
 
 
-def _counted(number: int) -> str:
+def _count_text(number: int) -> str:
     return "1 matrix" if number == 1 else f"{number:,} matrices"
 
 
@@ -424,7 +424,7 @@ def _low_rank(rows: Sequence[TensorRow], parameters: Parameters, source: str) ->
         id="low-rank",
         severity=Severity.ADVICE,
         title=f"Two factors that keep {ENERGY} % of the squares would be smaller for "
-        f"{_counted(len(savings))}; most in {row.name}, rank {share:,} of {full:,}.",
+        f"{_count_text(len(savings))}; most in {row.name}, rank {share:,} of {full:,}.",
         value=share,
         threshold=full,
         saving=round(saving, 4),

@@ -343,14 +343,17 @@ def plan(  # noqa: PLR0913 - the options of the command, all by name
     budget = Budget.of(parameters, total_parameters, Embedding(vocabulary, embedding_rank))
     constraints = ShapeConstraints(heads, head_size, max_depth, multiple_of)
     low, real, high = (_law_depth(budget, law.shifted(sigmas)) for sigmas in (1.0, 0.0, -1.0))
-    law_depth, shape = LawDepth(real, low, high), _planned(budget, constraints, real)
+    law_depth, shape = LawDepth(real, low, high), _plan_shape(budget, constraints, real)
     return Plan(
         budget=budget,
         constraints=constraints,
         shape=shape,
         law=law,
         law_depth=law_depth,
-        shapes_within_fit=(_planned(budget, constraints, high), _planned(budget, constraints, low)),
+        shapes_within_fit=(
+            _plan_shape(budget, constraints, high),
+            _plan_shape(budget, constraints, low),
+        ),
         alternatives=_alternatives(budget, constraints, law_depth, shape),
         compared=tuple(
             ComparedModel.of(name, configuration, law) for name, configuration in compare.items()
@@ -362,7 +365,7 @@ def _law_depth(budget: Budget, law: DepthLaw) -> float:
     return solve_growing(lambda depth: budget.size(depth, law.width(depth)), budget.parameters)
 
 
-def _planned(budget: Budget, constraints: ShapeConstraints, law_depth: float) -> Shape:
+def _plan_shape(budget: Budget, constraints: ShapeConstraints, law_depth: float) -> Shape:
     if constraints.fixed_width is not None:
         return _of_fixed_width(budget, constraints, constraints.fixed_width)
     depth = max(1, round(law_depth))

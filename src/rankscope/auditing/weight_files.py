@@ -59,7 +59,7 @@ class Shards(TensorSource):
         if lacking:
             raise ModelFileError(
                 f"{self._index} says that {file!r} holds {len(names)} tensors, of which "
-                f"{len(lacking)} are not there: {_listed(lacking)}."
+                f"{len(lacking)} are not there: {_join_names(lacking)}."
             )
 
     def _add(self, source: TensorSource, entries: list[TensorEntry]) -> None:
@@ -94,7 +94,7 @@ def _files(index: Path, weight_map: dict[str, str]) -> dict[str, list[str]]:
     if missing:
         raise ModelFileError(
             f"{index} names {len(files)} files, of which {len(missing)} are missing: "
-            f"{_listed(missing)}."
+            f"{_join_names(missing)}."
         )
     return files
 
@@ -107,7 +107,7 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more
 
@@ -168,12 +168,14 @@ def read_header(path: Path) -> tuple[Placed, ...]:
         header = parse_document(file.read(length), who=f"The header of {path}")
     if not isinstance(header.pop("__metadata__", {}), dict):
         raise ModelFileError(f"{path}: the __metadata__ of its header is no object.")
-    placed = tuple(_placed(name, row, start=8 + length, path=path) for name, row in header.items())
+    placed = tuple(
+        _read_place(name, row, start=8 + length, path=path) for name, row in header.items()
+    )
     _check_places(placed, start=8 + length, size=size, path=path)
     return placed
 
 
-def _placed(name: str, row: Any, *, start: int, path: Path) -> Placed:
+def _read_place(name: str, row: Any, *, start: int, path: Path) -> Placed:
     who = f"{path}: tensor {ascii(name)[:200]}"
     if not isinstance(row, dict) or set(row) != {"dtype", "shape", "data_offsets"}:
         raise ModelFileError(f"{who} must have exactly dtype, shape and data_offsets.")

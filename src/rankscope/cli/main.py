@@ -109,14 +109,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    message, exit_code = _explained(error)
+    message, exit_code = _explain(error)
     console.print_error(message)
     if as_json:
         console.print_json({"error": " ".join(message.split())})
     return exit_code
 
 
-def _explained(error: Exception) -> tuple[str, int]:
+def _explain(error: Exception) -> tuple[str, int]:
     # Typer raises its own errors for unknown options and the like; they say what to try.
     describe = getattr(error, "format_message", None)
     if isinstance(error, RankscopeError):

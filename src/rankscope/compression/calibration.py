@@ -505,7 +505,7 @@ class Fisher(Scoring):
         loss = self._loss(model, batch)
         if loss.numel() != 1 or not bool(torch.isfinite(loss.detach()).all()):
             raise CompressionError(
-                f"Fisher: the loss must be one finite number, got {_shown(loss)}."
+                f"Fisher: the loss must be one finite number, got {_describe_loss(loss)}."
             )
         if not loss.requires_grad:
             raise CompressionError(
@@ -518,7 +518,7 @@ class Fisher(Scoring):
                 square.addcmul_(gradient, gradient)
 
 
-def _shown(loss: Tensor) -> str:
+def _describe_loss(loss: Tensor) -> str:
     return f"{loss.item()}" if loss.numel() == 1 else f"the shape {tuple(loss.shape)}"
 
 

@@ -76,7 +76,7 @@ def error_curve(
     lies between is interpolated (logarithms of error over parameters), and an estimate.
     """
     if not is_plain(error_norm) and not can_whiten(format, error_norm):
-        return _measured(site, format, ladder, error_norm)
+        return _measure_errors(site, format, ladder, error_norm)
     # Formats choose their own precision: a copy is made only where there is something to whiten.
     whitened = site.weight if is_plain(error_norm) else whiten(site.weight, error_norm)
     norms = [float(torch.linalg.vector_norm(group)) for group in whitened]
@@ -93,7 +93,7 @@ def error_curve(
     ]
 
 
-def _measured(
+def _measure_errors(
     site: Site, format: Format, ladder: Sequence[Ranks], error_norm: ErrorNorm | None
 ) -> list[float]:
     last = len(ladder) - 1
@@ -103,7 +103,7 @@ def _measured(
         for place in fitted
     ]
     sizes = [math.log(format.num_parameters(site.shape, ranks)) for ranks in ladder]
-    return _interpolated(sizes, fitted, errors)
+    return _interpolate_errors(sizes, fitted, errors)
 
 
 def _rebuilt(site: Site, format: Format, ranks: Ranks) -> Tensor:
@@ -115,7 +115,7 @@ def _rebuilt(site: Site, format: Format, ranks: Ranks) -> Tensor:
     )
 
 
-def _interpolated(
+def _interpolate_errors(
     sizes: Sequence[float], fitted: Sequence[int], errors: Sequence[float]
 ) -> list[float]:
     """Errors at all places from those at some: straight lines between the logarithms."""

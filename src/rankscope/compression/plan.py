@@ -229,7 +229,7 @@ def read_plan(path: Path) -> SavedPlan:
     Raises:
         ModelFileError: if the file cannot be read, or is not exactly what `to_json` writes.
     """
-    document = _updated(read_document(path))
+    document = _update_version(read_document(path))
     version = document.get("version", PLAN_VERSION)
     if not Exactly(PLAN_VERSION).fits(version):
         raise ModelFileError(
@@ -249,7 +249,7 @@ def read_plan(path: Path) -> SavedPlan:
     return saved
 
 
-def _updated(document: dict[str, Any]) -> dict[str, Any]:
+def _update_version(document: dict[str, Any]) -> dict[str, Any]:
     """A document of version 1 in the words of version 2: a multiply-add counts as two flops."""
     if document.get("version") != 1:
         return document

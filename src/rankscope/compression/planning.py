@@ -105,7 +105,7 @@ def state_bytes(model: nn.Module) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
 
 
-def exchanged(total: Costs, old: Costs, new: Costs) -> Costs:
+def replace_part(total: Costs, old: Costs, new: Costs) -> Costs:
     """The total, after one part of it was replaced."""
     return replace(
         total,
@@ -163,7 +163,7 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
     """
     reading = read_sites(model, leave=settings.leave)
     usage = None if settings.example is None else observe(model, reading.sites, settings.example)
-    entries = [_reached(entry, usage) for entry in reading.entries]
+    entries = [_skip_unreached(entry, usage) for entry in reading.entries]
     settings.scoring.prepare(model)
     stopwatch = Stopwatch() if settings.measures_latency else None
     generator = CandidateGenerator(
@@ -190,7 +190,7 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
     )
 
 
-def _reached(entry: Site | Uncompressed, usage: Usage | None) -> Site | Uncompressed:
+def _skip_unreached(entry: Site | Uncompressed, usage: Usage | None) -> Site | Uncompressed:
     if usage is None or not isinstance(entry, Site) or entry.module_name in usage.reached:
         return entry
     # Its weight may be used without calling it, and then would not be there any more.
@@ -356,7 +356,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         picks = [_cheapest_within(options, budget.error) for options in table.site_candidates]
         note = f"No budget: each weight is as small as an error of {budget.error:g} allows."
         return _plan(table, Budget(1.0), picks, settings, note)
-    choice = _chosen(table, budget)
+    choice = _choose(table, budget)
     picks = [
         options.candidates[n]
         for options, n in zip(table.site_candidates, choice.picks, strict=True)
@@ -369,7 +369,7 @@ def _cheapest_within(options: SiteCandidates, error: float) -> Candidate:
     return min(within, key=lambda candidate: (candidate.costs.bytes, candidate.error))
 
 
-def _chosen(table: CandidateTable, budget: Budget) -> Choice:
+def _choose(table: CandidateTable, budget: Budget) -> Choice:
     first, *others = (_Limited.of(table, part) for part in budget.parts)
     for limited in (first, *others):
         limited.check()
@@ -387,7 +387,7 @@ def _chosen(table: CandidateTable, budget: Budget) -> Choice:
         choice = choose_within_both(lists, first.limit, second)
     if choice is None:
         shares = " and ".join(
-            f"{part.keep:g} of the {_spelled(part.unit)}" for part in budget.parts
+            f"{part.keep:g} of the {_unit_name(part.unit)}" for part in budget.parts
         )
         raise CompressionError(
             f"No choice was found that keeps {shares} at once, though each can be met by itself. "
@@ -430,13 +430,13 @@ class _Limited:
         share = math.ceil(1e4 * smallest / self.total) / 1e4
         raise CompressionError(
             f"keep={self.budget.keep:g} allows {self.allowed:,} of {self.total:,} "
-            f"{_spelled(self.budget.unit)}, but the smallest that can be reached is {smallest:,} "
+            f"{_unit_name(self.budget.unit)}, but the smallest that can be reached is {smallest:,} "
             f"(keep={share:g}): {self.fixed:,} belong to what is left alone. Raise keep, or allow "
             "more formats or fewer bits."
         )
 
 
-def _spelled(unit: Unit) -> str:
+def _unit_name(unit: Unit) -> str:
     return "nanoseconds" if unit is Unit.LATENCY else str(unit)
 
 
@@ -463,7 +463,7 @@ def _plan(
             rows.append(_left_row(entry))
             continue
         pick = next(waiting)
-        kept = exchanged(kept, entry.dense.costs, pick.costs)
+        kept = replace_part(kept, entry.dense.costs, pick.costs)
         rows.append(_row(entry, pick))
     return Plan(
         rows=tuple(rows),

@@ -243,7 +243,7 @@ def output_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
         return _tensor(stage, reached.output)
     finally:
         handle.remove()
-    raise _unreached(model, stage, inputs)
+    raise _unreached_error(model, stage, inputs)
 
 
 def input_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
@@ -263,7 +263,7 @@ def input_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
     except _Reached as reached:
         given = reached.output
     else:
-        raise _unreached(model, stage, inputs)
+        raise _unreached_error(model, stage, inputs)
     finally:
         handle.remove()
     assert isinstance(given, tuple), "arguments are a tuple"
@@ -284,7 +284,7 @@ def split_into_stages(model: nn.Module, names: Sequence[str], inputs: Tensor) ->
     """
     if not names:
         raise CompressionError("Wanted at least 1 stage, got 0; see stages_of for a proposal.")
-    order = _finished(model, inputs)
+    order = _order_of_ends(model, inputs)
     for name in names:
         _module(model, name)
         if order.count(name) != 1:
@@ -319,14 +319,14 @@ def split_into_stages(model: nn.Module, names: Sequence[str], inputs: Tensor) ->
     return tuple(stages)
 
 
-def _unreached(model: nn.Module, stage: str, inputs: Tensor) -> CompressionError:
+def _unreached_error(model: nn.Module, stage: str, inputs: Tensor) -> CompressionError:
     return CompressionError(
         f"The stage {stage!r} is not reached when {type(model).__name__} is run on inputs of shape "
         f"{tuple(inputs.shape)}; name modules that are."
     )
 
 
-def _finished(model: nn.Module, inputs: Tensor) -> list[str]:
+def _order_of_ends(model: nn.Module, inputs: Tensor) -> list[str]:
     """The names of all modules in the order in which they end, as often as they do.
 
     Hooks, not the trace: a module that computes nothing, such as Identity, ends a stage too, and
@@ -414,7 +414,7 @@ def keep_outputs(
             wanted.append(output_of_stage(reference, stage.name, batch.inputs))
             inputs = batch.inputs
             given.append(inputs if is_first else input_of_stage(compressed, stage.name, inputs))
-    return TensorData(_joined(given), _joined(wanted))
+    return TensorData(_concatenate(given), _concatenate(wanted))
 
 
 def _first(data: TensorData, count: int, seed: int) -> Iterator[Batch]:
@@ -426,7 +426,7 @@ def _first(data: TensorData, count: int, seed: int) -> Iterator[Batch]:
             return
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def _concatenate(parts: list[Tensor]) -> Tensor:
     """One tensor in the memory order of the parts; they are freed as they are copied."""
     first = parts[0]
     count = sum(map(len, parts))
@@ -500,7 +500,7 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
     finished = []
     with ExitStack() as stack:
         if folder is not None:
-            stack.enter_context(_claimed(folder, reference, stages))
+            stack.enter_context(_claim_folder(folder, reference, stages))
         for number, stage in enumerate(fitted_stages, start=1):
             began = working_seconds()
             job = _Job(_difference(reference, stage.name), data, recipe)
@@ -521,7 +521,7 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
                     job.recipe,
                     parameters=[part for part in stage.parameters.values() if part.requires_grad],
                     folder=None if folder is None else folder / f"stage {number}",
-                    progress=_named(progress or ignore, stage.name),
+                    progress=_name_progress(progress or ignore, stage.name),
                     batch_norm_frozen=True,
                 )
             finished.append(StageFit(stage.name, history, keeping))
@@ -592,7 +592,7 @@ def _check_outputs(
             )
 
 
-def _claimed(folder: Path, reference: nn.Module, stages: Sequence[str]) -> ResumableFolder:
+def _claim_folder(folder: Path, reference: nn.Module, stages: Sequence[str]) -> ResumableFolder:
     """The folder, which is for this reference and these stages; of another run it is refused."""
     digest = hashlib.sha256()
     for name, value in reference.state_dict().items():
@@ -602,7 +602,7 @@ def _claimed(folder: Path, reference: nn.Module, stages: Sequence[str]) -> Resum
     return ResumableFolder(folder, identity, what="repair", manifest=_MANIFEST, is_shared=True)
 
 
-def _named(progress: Report, stage: str) -> Report:
+def _name_progress(progress: Report, stage: str) -> Report:
     def report(step: Progress) -> None:
         progress(Progress(f"{stage}, {step.what}", step.done, step.total))
 

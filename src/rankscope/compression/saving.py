@@ -53,7 +53,7 @@ def load(folder: Path | str, into: nn.Module | Callable[[], nn.Module] | None = 
     """
     saved = read_plan(Path(folder) / PLAN_FILE)
     tensors = _weights(Path(folder) / WEIGHTS_FILE, saved)
-    model = _factorized(_dense(saved, into), saved.plan)
+    model = _factorize(_dense(saved, into), saved.plan)
     _follow_dtypes(model, tensors)
     load_weights(model, tensors, who=str(Path(folder) / WEIGHTS_FILE))
     return model.eval()
@@ -99,7 +99,7 @@ def _dense(saved: SavedPlan, into: nn.Module | Callable[[], nn.Module] | None) -
     return build(saved.built_in)
 
 
-def _factorized(dense: nn.Module, plan: Plan) -> nn.Module:
+def _factorize(dense: nn.Module, plan: Plan) -> nn.Module:
     """A copy of the dense model with modules of the plan's formats, ranks and bits."""
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     try:

@@ -151,7 +151,7 @@ def whiten(weight: Tensor, error_norm: ErrorNorm | None) -> Tensor:
     if error_norm is None:
         return exact
     if error_norm.factor is not None:
-        factor = _grouped(error_norm.factor).to(exact)
+        factor = _as_groups(error_norm.factor).to(exact)
         last = exact.movedim(2, -1)  # (groups, out_size, *kernel, in_size)
         product = last.flatten(1, -2) @ factor
         exact = product.reshape(last.shape).movedim(-1, 2)
@@ -188,7 +188,7 @@ def take_back(
     if error_norm.factor is not None:
         assert format.input_core is not None
         name, position = format.input_core
-        factor = _grouped(error_norm.factor).to(torch.float64)
+        factor = _as_groups(error_norm.factor).to(torch.float64)
         restored[name] = _solve(restored[name], position, factor, groups)
     if error_norm.rows is not None:
         last = format.output_core
@@ -200,7 +200,7 @@ def take_back(
     return {name: core.contiguous() for name, core in restored.items()}
 
 
-def _grouped(factor: Tensor) -> Tensor:
+def _as_groups(factor: Tensor) -> Tensor:
     return factor if factor.ndim == 3 else factor[None]
 
 

@@ -155,14 +155,14 @@ def refusal(name: str, module: nn.Module, shared: SharedNames) -> Refusal | None
         )
     support = SUPPORTED.get(type(module))
     if support is None:
-        return Refusal(_unsupported(module))
+        return Refusal(_unsupported_reason(module))
     of_class = support(module)
-    reason = of_class or _changed(module) or _shared(name, module, shared)
+    reason = of_class or _changed_reason(module) or _shared_reason(name, module, shared)
     # What is inside an attention module belongs to it, whatever is decided.
     return Refusal(reason, covers_children=True) if reason else None
 
 
-def _unsupported(module: nn.Module) -> str:
+def _unsupported_reason(module: nn.Module) -> str:
     kind = type(module).__name__
     if isinstance(module, NORMALIZATIONS):
         return "normalization: too few numbers to gain anything"
@@ -171,7 +171,7 @@ def _unsupported(module: nn.Module) -> str:
     return f"unsupported class {kind}"
 
 
-def _changed(module: nn.Module) -> str | None:
+def _changed_reason(module: nn.Module) -> str | None:
     hooks = (
         module._forward_hooks,
         module._forward_pre_hooks,
@@ -188,7 +188,7 @@ def _changed(module: nn.Module) -> str | None:
     return None
 
 
-def _shared(name: str, module: nn.Module, shared: SharedNames) -> str | None:
+def _shared_reason(name: str, module: nn.Module, shared: SharedNames) -> str | None:
     others = [other for other in shared.modules[id(module)] if other != name]
     if others:
         return f"shared module, also used as {', '.join(others)}"

@@ -375,7 +375,7 @@ def resized(diagram: Diagram, sizes: Mapping[str, int]) -> tuple[Index, ...]:
     return tuple(indices)
 
 
-def _repeated(names: Iterable[str]) -> str | None:
+def _first_repeated(names: Iterable[str]) -> str | None:
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
@@ -386,7 +386,7 @@ def _check_names(diagram: Diagram) -> None:
         ("node, convolution or region", [part.name for part in parts]),
         ("open leg", list(diagram.output)),
     ):
-        twice = _repeated(names)
+        twice = _first_repeated(names)
         if twice is not None:
             raise DiagramError(
                 f"Diagram {diagram.name!r} has {names.count(twice)} times the {what} {twice!r}; "

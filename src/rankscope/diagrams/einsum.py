@@ -264,7 +264,7 @@ def _without_ellipsis(
             )
         covered: list[tuple[int, ...]] = [() for _ in equation.operands]
     else:
-        covered = [_covered(*pair) for pair in zip(equation.operands, shapes, strict=True)]
+        covered = [_ellipsis_sizes(*pair) for pair in zip(equation.operands, shapes, strict=True)]
     batch = [f"batch{place + 1}" for place in range(max(map(len, covered)))]
     operands = []
     for node_name, held, sizes in zip(node_names, equation.operands, covered, strict=True):
@@ -273,11 +273,13 @@ def _without_ellipsis(
             f"{name}_{node_name}" if size == 1 and _is_long(covered, place) else name
             for place, (name, size) in enumerate(zip(batch[::-1], sizes[::-1], strict=False))
         ]
-        operands.append(_replaced(held, stretch[::-1]))
-    return replace(equation, operands=tuple(operands), output=_replaced(equation.output, batch))
+        operands.append(_replace_ellipsis(held, stretch[::-1]))
+    return replace(
+        equation, operands=tuple(operands), output=_replace_ellipsis(equation.output, batch)
+    )
 
 
-def _covered(letters: tuple[str, ...], shape: Sequence[int]) -> tuple[int, ...]:
+def _ellipsis_sizes(letters: tuple[str, ...], shape: Sequence[int]) -> tuple[int, ...]:
     """The sizes that an operand's ellipsis stands for."""
     if ELLIPSIS not in letters:
         return ()
@@ -290,7 +292,7 @@ def _is_long(covered: list[tuple[int, ...]], place: int) -> bool:
     return any(sizes[-1 - place] != 1 for sizes in covered if len(sizes) > place)
 
 
-def _replaced(letters: tuple[str, ...], batch: Sequence[str]) -> tuple[str, ...]:
+def _replace_ellipsis(letters: tuple[str, ...], batch: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         name for letter in letters for name in (batch if letter == ELLIPSIS else (letter,))
     )

@@ -27,7 +27,7 @@ from rankscope.drawing.frames import (
 from rankscope.drawing.layout.choosing import place
 from rankscope.drawing.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, Placement, View, Wiring
 from rankscope.drawing.layout.render import render
-from rankscope.drawing.page import columns, named
+from rankscope.drawing.page import columns, prefix_names
 from rankscope.drawing.raster import to_png
 from rankscope.drawing.scene import Box, Label, Point, Scene, Shape, Wire, union
 from rankscope.drawing.themes import LIGHT, Theme
@@ -146,10 +146,10 @@ class _Morph:
         goal = self.labels.get((label.owner, label.style))
         if owner is not None and label.style.startswith("on-") and goal is None:
             there = self.goal(owner)
-            return _shifted(label, *self._way((owner.x, owner.y), (there.x, there.y)))
+            return _shift(label, *self._way((owner.x, owner.y), (there.x, there.y)))
         if goal is None:
             return label if self.share == 0 else None
-        return _shifted(label, *self._way((label.x, label.y), (goal.x, goal.y)))
+        return _shift(label, *self._way((label.x, label.y), (goal.x, goal.y)))
 
     def _between(self, start: float, end: float) -> float:
         return start + self.share * (end - start)
@@ -168,7 +168,7 @@ def _shapes(scene: Scene) -> Mapping[str, Shape]:
     return {shape.name: shape for shape in (*scene.frames, *scene.marks, *scene.shapes)}
 
 
-def _shifted(label: Label, dx: float, dy: float) -> Label:
+def _shift(label: Label, dx: float, dy: float) -> Label:
     left, top, right, bottom = label.box
     box = (left + dx, top + dy, right + dx, bottom + dy)
     return replace(label, x=label.x + dx, y=label.y + dy, box=box)
@@ -223,18 +223,18 @@ def _best(
         trials.append((0.0 if is_large else _badness(scene, least), moved, scene))
 
     for point in _candidates(placement, after, has_rows=has_rows):
-        consider(_moved(placement, after, point))
+        consider(_move_result(placement, after, point))
         if trials[-1][0] == 0 or is_large:
             break
     if min(badness for badness, _, _ in trials) >= FAULT and not is_large:
         # Nothing along rows and columns is fine: step aside, with legs that slant.
         slanted = replace(placement, straight=tuple(after.diagram.index_by_name))
         for point in _asides(_mean(placement, after)):
-            consider(_moved(slanted, after, point))
+            consider(_move_result(slanted, after, point))
             if trials[-1][0] < FAULT:
                 break
     _, moved, scene = min(trials, key=lambda one: one[0])
-    return replace(moved, straight=_known(placement.straight, after)), scene
+    return replace(moved, straight=_known_indices(placement.straight, after)), scene
 
 
 def _mean(placement: Placement, after: Frame) -> Point:
@@ -318,7 +318,7 @@ def _hugs(piece: tuple[Point, Point], frame: Shape) -> bool:
     return shared > CLOSE
 
 
-def _moved(placement: Placement, after: Frame, point: Point) -> Placement:
+def _move_result(placement: Placement, after: Frame, point: Point) -> Placement:
     places = {**placement.nodes, after.result: point}
     known = after.diagram.index_by_name
     dots = {(dot.index, dot.region) for dot in Wiring(after.diagram).dots}
@@ -326,12 +326,12 @@ def _moved(placement: Placement, after: Frame, point: Point) -> Placement:
         placement,
         nodes={part.name: places[part.name] for part in after.diagram.holders},
         dots={key: where for key, where in placement.dots.items() if key in dots},
-        straight=_known(placement.straight, after),
+        straight=_known_indices(placement.straight, after),
         label_sides={i: side for i, side in placement.label_sides.items() if i in known},
     )
 
 
-def _known(indices: tuple[str, ...], after: Frame) -> tuple[str, ...]:
+def _known_indices(indices: tuple[str, ...], after: Frame) -> tuple[str, ...]:
     return tuple(index for index in indices if index in after.diagram.index_by_name)
 
 
@@ -408,7 +408,7 @@ def totals(sequences: Sequence[FrameSequence]) -> str:
     )
 
 
-def captioned(scene: Scene, drawn: DrawnSequence, number: int, box: Box) -> Scene:
+def add_caption(scene: Scene, drawn: DrawnSequence, number: int, box: Box) -> Scene:
     """A picture of frame `number` under its caption: number and formula left, cost right."""
     left, top, right, _ = box
     base = top - CAPTION_GAP
@@ -426,7 +426,7 @@ def captioned(scene: Scene, drawn: DrawnSequence, number: int, box: Box) -> Scen
     return replace(scene, labels=(*scene.labels, *labels))
 
 
-def headed(scene: Scene, heading: str) -> Scene:
+def add_heading(scene: Scene, heading: str) -> Scene:
     """A picture under the heading of its sequence, if that has one."""
     if not heading:
         return scene
@@ -466,9 +466,9 @@ def _sequence_scene(drawn: DrawnSequence, sequence_number: int) -> Scene:
     panels = []
     for number, picture in enumerate(drawn.scenes):
         box = (left, picture.box[1], right, picture.box[3])
-        panel = captioned(picture, drawn, number, box)
-        panels.append(named(panel, f"{sequence_number}.{number}"))
-    page = headed(columns(panels, PANEL_GAP, tallest=TALLEST_BOARD), drawn.sequence.heading)
+        panel = add_caption(picture, drawn, number, box)
+        panels.append(prefix_names(panel, f"{sequence_number}.{number}"))
+    page = add_heading(columns(panels, PANEL_GAP, tallest=TALLEST_BOARD), drawn.sequence.heading)
     return page.shifted(-page.box[0], 0.0)
 
 
@@ -498,7 +498,7 @@ def to_gif(
     drawn_sequences = [
         draw_sequence(sequence, hints, view) for sequence in frame_sequences(drawable, planner)
     ]
-    return encoded(shots(drawn_sequences), theme, scale=scale)
+    return encode_gif(shots(drawn_sequences), theme, scale=scale)
 
 
 def shots(drawn_sequences: Sequence[DrawnSequence]) -> list[Shot]:
@@ -517,11 +517,11 @@ def _sequence_shots(drawn: DrawnSequence) -> Iterator[Shot]:
             before = drawn.scenes[number - 1]
             for step in range(1, MOVE_STEPS + 1):
                 moving = morph(before, scene, frame, eased(step / (MOVE_STEPS + 1)))
-                yield headed(captioned(moving, drawn, number, box), heading), MOVE_STEP
-        yield headed(captioned(scene, drawn, number, box), heading), HOLD
+                yield add_heading(add_caption(moving, drawn, number, box), heading), MOVE_STEP
+        yield add_heading(add_caption(scene, drawn, number, box), heading), HOLD
 
 
-def encoded(shots: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
+def encode_gif(shots: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
     """Pictures as one GIF that repeats for ever, with one palette for all."""
     try:
         from PIL import Image
@@ -532,7 +532,9 @@ def encoded(shots: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
         for scene, _ in shots
     ]
     # Every colour is in the first picture or, for results, in the last.
-    palette = _common_colors(np.concatenate([_packed(pictures[0]), _packed(pictures[-1])]))
+    palette = _common_colors(
+        np.concatenate([_pack_colors(pictures[0]), _pack_colors(pictures[-1])])
+    )
     frames = []
     for picture in pictures:
         size = (picture.shape[1], picture.shape[0])
@@ -551,13 +553,13 @@ def encoded(shots: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
     return buffer.getvalue()
 
 
-def _packed(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _pack_colors(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Colours as single numbers, which are quick to sort."""
     red, green, blue = (pixels[..., channel].astype(np.int64).reshape(-1) for channel in range(3))
     return red << 16 | green << 8 | blue
 
 
-def _unpacked(colors: NDArray[np.int64]) -> NDArray[np.int64]:
+def _unpack_colors(colors: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([colors >> 16, colors >> 8 & 255, colors & 255], axis=-1)
 
 
@@ -565,12 +567,12 @@ def _common_colors(colors: NDArray[np.int64]) -> NDArray[np.int64]:
     """The most frequent colours, exactly: an averaged white would not be white."""
     distinct, counts = np.unique(colors, return_counts=True)
     # A stable sort, so that equally frequent colours come in the same order in every run.
-    return _unpacked(distinct[np.argsort(-counts, kind="stable")][:COLORS])
+    return _unpack_colors(distinct[np.argsort(-counts, kind="stable")][:COLORS])
 
 
 def _nearest(pixels: NDArray[np.uint8], palette: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Every pixel, row by row, as the number of the nearest colour of the palette."""
-    distinct, places = np.unique(_packed(pixels), return_inverse=True)
-    distances = np.square(_unpacked(distinct)[:, None] - palette).sum(axis=-1)
+    distinct, places = np.unique(_pack_colors(pixels), return_inverse=True)
+    distances = np.square(_unpack_colors(distinct)[:, None] - palette).sum(axis=-1)
     numbers: NDArray[np.uint8] = distances.argmin(axis=1).astype(np.uint8)
     return numbers[places]

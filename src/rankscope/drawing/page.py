@@ -41,7 +41,7 @@ def call_picture(body: Call | Box, view: View) -> Scene:
     into = max([SHORTEST_LEG, *(_leg(diagram, node.indices[0], view) for node in taken)])
     left = DIAMETER / 2 + into if taken else 0.0
     shapes, labels, wires = [_box(body, left, width, height)], [name], []
-    labels[0] = _moved(name, left + width / 2)
+    labels[0] = _shift_label(name, left + width / 2)
     for node, y in zip(taken, _heights(len(taken)), strict=True):
         shape = node_shape(node, (0.0, y), size=DIAMETER)
         shapes.append(shape)
@@ -130,7 +130,7 @@ def _note(text: str, x: float, bottom: float) -> Label:
     return place_label(text, (x, bottom + LABEL_GAP), size=NOTE_FONT, style="muted", anchor="mt")
 
 
-def _moved(label: Label, dx: float) -> Label:
+def _shift_label(label: Label, dx: float) -> Label:
     left, top, right, bottom = label.box
     return Label(
         label.text,
@@ -228,7 +228,7 @@ def _in_columns(stacks: list[Scene]) -> Scene:
     return page
 
 
-def named(scene: Scene, prefix: str) -> Scene:
+def prefix_names(scene: Scene, prefix: str) -> Scene:
     """The same picture, with names that differ from those of other pictures on the page."""
 
     def shapes(layer: tuple[Shape, ...]) -> tuple[Shape, ...]:
@@ -277,7 +277,7 @@ def with_step_labels(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     for block in blocks:
         shown = []
         for step in block.steps:
-            shown.append(replace(step, body=_relabelled(step.body, labels)))
+            shown.append(replace(step, body=_relabel(step.body, labels)))
             for place, array in enumerate(step.arrays):
                 mark = rf"^{{({place + 1})}}" if place else ""
                 labels[array] = step_tex(step) + mark
@@ -289,7 +289,7 @@ def with_step_labels(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     return tuple(labelled)
 
 
-def _relabelled(body: Body, labels: Mapping[str, str]) -> Body:
+def _relabel(body: Body, labels: Mapping[str, str]) -> Body:
     def node(old_node: Node) -> Node:
         if old_node.role is Role.DATA and old_node.source in labels:
             return replace(old_node, label=labels[old_node.source])
@@ -325,7 +325,7 @@ def network_page(network: Network, draw: DrawBody) -> Scene:
             loose += lines
             continue
         parts += [columns(loose)] if loose else []
-        parts.append(_framed(block, columns(lines)))
+        parts.append(_frame_block(block, columns(lines)))
         loose = []
     parts += [columns(loose)] if loose else []
     return below(parts)
@@ -333,7 +333,7 @@ def network_page(network: Network, draw: DrawBody) -> Scene:
 
 def _line(step: Step, draw: DrawBody) -> Scene:
     """The equals sign ends at x = 0, with the picture right of it and the name left."""
-    picture = named(draw(step.body), step.name)
+    picture = prefix_names(draw(step.body), step.name)
     equals = sign("=")
     equals = equals.shifted(-equals.box[2], 0.0)
     name = place_label(
@@ -361,7 +361,7 @@ def _note_network_page(text: str, line: Scene) -> Scene:
     return Scene("note", labels=(words,))
 
 
-def _framed(block: Block, content: Scene) -> Scene:
+def _frame_block(block: Block, content: Scene) -> Scene:
     left, _, right, bottom = content.box
     base = bottom + FRAME_PADDING
     count = place_label(
@@ -429,10 +429,10 @@ def compose(drawable: Drawable, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW
             scene = _sum_scene(drawable, view)
         case Diagram():
             scene = lay_out(drawable, hints, view)
-    return _titled(scene, drawable)
+    return _with_title(scene, drawable)
 
 
-def _titled(scene: Scene, drawable: Drawable) -> Scene:
+def _with_title(scene: Scene, drawable: Drawable) -> Scene:
     return replace(
         scene,
         name=drawable.name,
@@ -463,7 +463,7 @@ def _sum_scene(total: Sum, view: View) -> Scene:
     lines: list[list[Scene]] = [[]]
     width = 0.0
     for number, term in enumerate(total.terms, start=1):
-        picture = named(lay_out(term.diagram, NO_HINTS, view), f"term {number}")
+        picture = prefix_names(lay_out(term.diagram, NO_HINTS, view), f"term {number}")
         before = sign_text(term.coefficient, is_first=number == 1)
         parts = [sign(before), picture] if before else [picture]
         wide = sum(part.box[2] - part.box[0] + SIGN_GAP for part in parts)

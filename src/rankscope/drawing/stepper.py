@@ -11,9 +11,9 @@ from rankscope.diagrams.describing import describe
 from rankscope.diagrams.network import Drawable
 from rankscope.drawing.animation import (
     DrawnSequence,
-    captioned,
+    add_caption,
+    add_heading,
     draw_sequence,
-    headed,
     of_one_size,
     panel_box,
     plain_caption,
@@ -83,7 +83,7 @@ def _pages(drawn: DrawnSequence) -> list[_Page]:
     pages: list[_Page] = []
     for number, (frame, scene) in enumerate(zip(drawn.sequence.frames, drawn.scenes, strict=True)):
         text = f"{heading}: {plain_caption(frame)}" if heading else plain_caption(frame)
-        picture = headed(captioned(scene, drawn, number, box), drawn.sequence.heading)
+        picture = add_heading(add_caption(scene, drawn, number, box), drawn.sequence.heading)
         picture = replace(picture, title=text, description=describe(frame.diagram))
         moves = _moves(drawn.scenes[number - 1], scene, frame) if number else ()
         pages.append(_Page(picture, text, moves))

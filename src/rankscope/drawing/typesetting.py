@@ -91,7 +91,7 @@ class Typesetter:
         boxes: list[Box] = []
         for placed in layout.glyphs:
             glyph = self._glyph(placed.glyph)
-            commands += _moved(glyph.commands, placed, share)
+            commands += _transform(glyph.commands, placed, share)
             boxes += [_moved_box(glyph.box, placed, share)] if glyph.commands else []
         for left, low, right, high in layout.rules:
             box = (left * share, -high * share, right * share, -low * share)
@@ -206,7 +206,7 @@ def _outline(path: Path) -> Outline:
     return Outline(tuple(commands), box)
 
 
-def _moved(commands: tuple[Command, ...], placed: Placed, share: float) -> Iterator[Command]:
+def _transform(commands: tuple[Command, ...], placed: Placed, share: float) -> Iterator[Command]:
     scale, shifts = placed.scale, (placed.x, -placed.y)
     for letter, values in commands:
         moved = [(value * scale + shifts[place % 2]) * share for place, value in enumerate(values)]
@@ -448,9 +448,9 @@ class _Reader:
             *before, last = self._atom(style) or [_set(" ", style)]
             return [*before, replace(last, text=last.text + ACCENTS[name])]
         if name in ("sqrt", "frac"):
-            above = _bracketed(self._atom(style), style) if name == "frac" else []
+            above = _add_brackets(self._atom(style), style) if name == "frac" else []
             sign = _set("/" if name == "frac" else "√", style)
-            return [*above, sign, *_bracketed(self._atom(style), style)]
+            return [*above, sign, *_add_brackets(self._atom(style), style)]
         return self._sign(name, style)
 
     def _sign(self, name: str, style: Run) -> list[Run]:
@@ -501,7 +501,7 @@ def _greek(name: str) -> str | None:
         return None
 
 
-def _bracketed(runs: Iterable[Run], style: Run) -> list[Run]:
+def _add_brackets(runs: Iterable[Run], style: Run) -> list[Run]:
     listed = list(runs)
     if sum(len(run.text.strip()) for run in listed) <= 1:
         return listed

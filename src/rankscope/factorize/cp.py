@@ -68,7 +68,7 @@ def alternate(tensor: Reals, start: Factors, sweeps: Sweeps) -> Factors:
     now, value = balance(start), math.inf
     for sweep in range(1, sweeps.max_sweeps + 1):
         before, value_before = now, value
-        now, value = _swept(tensor, now, square, sweeps.penalty)
+        now, value = _sweep(tensor, now, square, sweeps.penalty)
         if not value_before - value > sweeps.least_gain * abs(value):
             break
         if sweep > 2 and sweep % 2 == 0:
@@ -76,7 +76,7 @@ def alternate(tensor: Reals, start: Factors, sweeps: Sweeps) -> Factors:
     return now
 
 
-def _swept(tensor: Reals, factors: Factors, square: float, penalty: float) -> tuple[Factors, float]:
+def _sweep(tensor: Reals, factors: Factors, square: float, penalty: float) -> tuple[Factors, float]:
     """Every factor solved for once, balanced, and the sum that is lowered.
 
     The tensor is contracted twice only: with the second half of the factors for the first half,
@@ -89,9 +89,9 @@ def _swept(tensor: Reals, factors: Factors, square: float, penalty: float) -> tu
     for half in halves:
         partial = _half_contracted(tensor, tuple(solved), half)
         for position in half:
-            wanted = _contracted(partial, [solved[other] for other in half], position - half[0])
+            wanted = _contract_half(partial, [solved[other] for other in half], position - half[0])
             gram = _gram(solved[:position] + solved[position + 1 :])
-            solved[position] = _solved(gram, wanted, penalty)
+            solved[position] = _solve_factor(gram, wanted, penalty)
     inner = float(numpy.vdot(wanted, solved[-1]))
     balanced = balance(tuple(solved))
     return balanced, square - 2 * inner + float(_gram(list(balanced)).sum()) + _cost(
@@ -126,7 +126,7 @@ def _half_contracted(tensor: Reals, factors: Factors, half: list[int]) -> Reals:
     return matrix.T @ outer_columns(factors[:middle])
 
 
-def _contracted(partial: Reals, factors: list[Reals], place: int) -> Reals:
+def _contract_half(partial: Reals, factors: list[Reals], place: int) -> Reals:
     """What is left of a half after all its factors but one are contracted."""
     size, count = factors[place].shape
     for factor in reversed(factors[place + 1 :]):
@@ -143,7 +143,7 @@ def _gram(factors: list[Reals]) -> Reals:
     return product
 
 
-def _solved(gram: Reals, wanted: Reals, penalty: float) -> Reals:
+def _solve_factor(gram: Reals, wanted: Reals, penalty: float) -> Reals:
     ridge = _LEAST_RIDGE * max(float(gram.trace()) / len(gram), float(numpy.finfo(float).tiny))
     while True:
         damped = gram + (penalty + ridge) * numpy.eye(len(gram))
@@ -178,11 +178,11 @@ def direct_decompositions(
     core, bases = compress(tensor)
     for position in range(tensor.ndim):
         yield _by_fibres_direct(tensor, position)
-        yield _expanded(_by_fibres_direct(core, position), bases)
+        yield _expand(_by_fibres_direct(core, position), bases)
     wide = [position for position in range(tensor.ndim) if core.shape[position] > 1]
     if len(wide) <= 2:
         first = wide[0] if wide else 0
-        yield _expanded(_by_singular_vectors_direct(core, first, relative_error, least), bases)
+        yield _expand(_by_singular_vectors_direct(core, first, relative_error, least), bases)
 
 
 def _by_fibres_direct(tensor: Reals, position: int) -> Factors:
@@ -210,7 +210,7 @@ def _by_singular_vectors_direct(
     return tuple(factors)
 
 
-def _expanded(factors: Factors, bases: Factors) -> Factors:
+def _expand(factors: Factors, bases: Factors) -> Factors:
     return tuple(basis @ factor for basis, factor in zip(bases, factors, strict=True))
 
 
@@ -289,7 +289,7 @@ def _by_singular_vectors(tensor: Reals, num_components: int) -> Candidate:
     factors = [numpy.ones((1, len(roots))) for _ in tensor.shape]
     factors[first] = (left[:, : len(roots)] * roots).numpy()
     factors[second] = (right[: len(roots)].T * roots).numpy()
-    padded = _padded(tuple(factors), num_components)
+    padded = _pad(tuple(factors), num_components)
     return Candidate.of(tensor, padded, Solver.SINGULAR_VECTORS)
 
 
@@ -297,10 +297,10 @@ def _by_fibres(tensor: Reals, num_components: int) -> Candidate:
     fewest = min(
         direct_decompositions(tensor, _EXACT_cp_candidates), key=lambda factors: factors[0].shape[1]
     )
-    return Candidate.of(tensor, _padded(fewest, num_components), Solver.FIBRES)
+    return Candidate.of(tensor, _pad(fewest, num_components), Solver.FIBRES)
 
 
-def _padded(factors: Factors, num_components: int) -> Factors:
+def _pad(factors: Factors, num_components: int) -> Factors:
     """Pad factors with zero components up to a number."""
     missing = num_components - factors[0].shape[1]
     return tuple(numpy.pad(factor, ((0, 0), (0, missing))) for factor in factors)
@@ -384,7 +384,7 @@ def search_cp(tensor: Reals, num_components: int, options: CPOptions = DEFAULT_C
     exact = without_search(tensor, num_components)
     if exact is not None:
         return exact
-    core, bases = _compressed(tensor, num_components)
+    core, bases = _compress_core(tensor, num_components)
     candidates: list[Candidate] = []
     for start in _starts(core, num_components, options):
         candidates.extend(_descents(core, start, options))
@@ -406,11 +406,11 @@ def _best(core: Reals, candidates: list[Candidate], options: CPOptions) -> Candi
     if options.allows(best):
         return best
     allowed = [candidate for candidate in candidates if options.allows(candidate)]
-    allowed.append(_penalized(core, best.factors, options))
+    allowed.append(_fit_penalized(core, best.factors, options))
     return min(allowed, key=lambda candidate: candidate.error)
 
 
-def _compressed(tensor: Reals, num_components: int) -> tuple[Reals, Factors]:
+def _compress_core(tensor: Reals, num_components: int) -> tuple[Reals, Factors]:
     """A smaller core with almost the same sums, and its bases.
 
     What is longer than all other positions together loses nothing; others only in a large tensor.
@@ -474,7 +474,7 @@ def _descents(core: Reals, start: Factors, options: CPOptions) -> Iterator[Candi
     yield Candidate.of(core, refined, Solver.GAUSS_NEWTON)
 
 
-def _penalized(core: Reals, factors: Factors, options: CPOptions) -> Candidate:
+def _fit_penalized(core: Reals, factors: Factors, options: CPOptions) -> Candidate:
     """Sweeps with a penalty that grows until components are small enough."""
     penalty = _FIRST_PENALTY
     while True:
@@ -571,7 +571,7 @@ def decompose_cp(tensor: Tensor, truncation: Truncation, *, options: CPOptions =
             num_entries=math.prod(sizes),
             who="decompose_cp",
         )
-        candidate = _searched(array, num_components, options)
+        candidate = _search(array, num_components, options)
     return _result(scaled, norm, candidate)
 
 
@@ -587,7 +587,7 @@ def component_sum(factors: tuple[Tensor, ...]) -> Tensor:
     return (product @ factors[-1].T).reshape([len(factor) for factor in factors])
 
 
-def _searched(array: Reals, num_components: int, options: CPOptions) -> Candidate:
+def _search(array: Reals, num_components: int, options: CPOptions) -> Candidate:
     if not array.any():
         zeros = tuple(numpy.zeros((size, num_components)) for size in array.shape)
         return Candidate(zeros, 0.0, Solver.FIBRES)
@@ -597,13 +597,13 @@ def _searched(array: Reals, num_components: int, options: CPOptions) -> Candidat
 def _fewest(array: Reals, error: float, options: CPOptions) -> Candidate:
     most = sufficient_components(array.shape)
     too_few, enough = 0, 1
-    candidate = _searched(array, enough, options)
+    candidate = _search(array, enough, options)
     while candidate.error > error and enough < most:
         too_few, enough = enough, min(2 * enough, most)
-        candidate = _searched(array, enough, options)
+        candidate = _search(array, enough, options)
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
-        tried = _searched(array, middle, options)
+        tried = _search(array, middle, options)
         if tried.error <= error:
             candidate, enough = tried, middle
         else:

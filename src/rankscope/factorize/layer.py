@@ -50,7 +50,7 @@ def layer_steps(
     steps: tuple[Step, ...] = ()
     if len(entering) > 1 and not given.is_one_hot:
         positions = _positions(chain, given.indices)
-        whole = _read(f"{name} input", source, (*rows, _merged(entering), *positions))
+        whole = _read(f"{name} input", source, (*rows, _merged_index(entering), *positions))
         steps, source = (Step(whole.name, whole),), whole.name
     product = replace(_on_rows(chain, rows, source, prefix), name=f"{name} product")
     leaving = _features(chain, chain.output)
@@ -58,7 +58,7 @@ def layer_steps(
         return *steps, Step(name, product)
     first = Step(product.name, product, rf"\mathbf{{{name}}}_{{0}}")
     positions = _positions(chain, chain.output)
-    read = _read(name, first.name, (*rows, _merged(leaving), *positions))
+    read = _read(name, first.name, (*rows, _merged_index(leaving), *positions))
     terms = [Term(read)]
     if bias is not None:
         # The same bias in every row and place: ones times it.
@@ -106,7 +106,7 @@ def _positions(chain: Diagram, legs: tuple[str, ...]) -> Indices:
     return tuple(index for index in held if index.kind is IndexKind.SPACE)
 
 
-def _merged(features: Indices) -> Index:
+def _merged_index(features: Indices) -> Index:
     return Index("t", math.prod(index.size or 1 for index in features), kind=IndexKind.FEATURE)
 
 

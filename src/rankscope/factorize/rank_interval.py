@@ -11,7 +11,7 @@ import numpy
 from numpy.typing import NDArray
 
 from rankscope.factorize.cp import direct_decompositions
-from rankscope.factorize.cp_fit import DEFAULT_FIT, CPFit, FitOptions, Report, fit_cp, measured
+from rankscope.factorize.cp_fit import DEFAULT_FIT, CPFit, FitOptions, Report, fit_cp, measure_fit
 from rankscope.factorize.truncation import Factors, Reals, RealTensor, to_array, to_unit
 from rankscope.factorize.tucker import compress
 from rankscope.rank.elimination import pivots_modulo, rank_modulo
@@ -222,7 +222,7 @@ def improve_by_koszul(array: Array, known: Flattening, *, max_entries: int) -> F
     for candidate in sorted(candidates, key=lambda one: math.prod(one.sides)):
         if candidate.best_bound <= best.bound:
             continue
-        tensor = _restricted(array, candidate, arithmetic)
+        tensor = _restrict(array, candidate, arithmetic)
         wedge, product_rank = candidate.wedge, math.comb(len(tensor) - 1, candidate.wedge)
         koszul = Flattening(
             candidate.groups,
@@ -291,7 +291,7 @@ def _rows(array: Array, group: tuple[int, ...]) -> Array:
     return front.reshape(math.prod(array.shape[position] for position in group), -1)
 
 
-def _restricted(array: Array, candidate: _Candidate, arithmetic: Arithmetic) -> Array:
+def _restrict(array: Array, candidate: _Candidate, arithmetic: Arithmetic) -> Array:
     """The tensor (A, B, C) with its three sizes as in the candidate."""
     groups = candidate.groups
     sizes = [math.prod(array.shape[position] for position in group) for group in groups]
@@ -419,7 +419,7 @@ def cp_rank(
     reason = improve_by_koszul(
         entries, best_matricization(entries, arithmetic), max_entries=options.max_koszul_entries
     )
-    interval = [measured(unit, scale, _fewest(unit, reason.bound, options.fit))]
+    interval = [measure_fit(unit, scale, _fewest(unit, reason.bound, options.fit))]
     failed: dict[int, CPFit] = {}
     capacity = options.fit.max_unknowns // sum(compress(unit)[0].shape)
     while True:

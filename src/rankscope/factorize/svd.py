@@ -117,7 +117,7 @@ def decompose_svd(matrix: Tensor, truncation: Truncation, *, method: SVDMethod =
     if isinstance(method, Economy):
         (left, values, right, driver), missed = thin_svd(scaled.unit), 0.0
     else:
-        (left, values, right, driver), missed = _randomized(scaled, wanted, method)
+        (left, values, right, driver), missed = _randomized_svd(scaled, wanted, method)
     kept = wanted.bond or num_within(values, wanted.allowed - missed)
     left, values, right = left[:, :kept], values[:kept], right[:kept]
     error = scaled.relative_error(left * values @ right)
@@ -196,7 +196,7 @@ def _wanted(scaled: Scaled, truncation: Truncation) -> _Wanted:
     return _Wanted(bond)
 
 
-def _randomized(scaled: Scaled, wanted: _Wanted, method: Randomized) -> tuple[_Thin, float]:
+def _randomized_svd(scaled: Scaled, wanted: _Wanted, method: Randomized) -> tuple[_Thin, float]:
     """The thin decomposition within a random range, and the squares that the range misses.
 
     For an error, the range is widened until it misses at most half of what may be left out.

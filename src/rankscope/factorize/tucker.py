@@ -135,7 +135,7 @@ def decompose_tucker(
     else:
         ranks = _ranks(scaled.unit, truncation, chosen)
         truncated = _Truncated.to_ranks(scaled.unit, dict(zip(chosen, ranks, strict=True)))
-    core, factors = _improved(scaled.unit, truncated.core, truncated.factors, sweeps)
+    core, factors = _improve(scaled.unit, truncated.core, truncated.factors, sweeps)
     whole = frobenius_norm(scaled.unit)
     return Tucker(
         core * scaled.scale,
@@ -243,7 +243,7 @@ def _ranks(
     return bond_sizes(truncation, sizes, count, num_entries=tensor.numel(), who="decompose_tucker")
 
 
-def _improved(
+def _improve(
     tensor: Tensor, core: Tensor, factors: Mapping[int, Tensor], sweeps: int
 ) -> tuple[Tensor, Mapping[int, Tensor]]:
     """Give each position in turn the best factor for those of the others."""

@@ -427,8 +427,8 @@ class TunableAttention(ProjectedAttention):
                 )
                 for start in range(0, num_queries, queries)
             ]
-            blocks.append(_joined(row, 1, -2))
-        return _joined(blocks, 0, 0)
+            blocks.append(_concatenate(row, 1, -2))
+        return _concatenate(blocks, 0, 0)
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, maps: Maps
@@ -465,7 +465,7 @@ def _part(mask: Tensor | None, samples: slice, queries: slice) -> Tensor | None:
     return chosen[:, :, queries] if chosen.shape[2] > 1 else chosen
 
 
-def _joined(blocks: list[Mixed], outputs: int, maps: int) -> Mixed:
+def _concatenate(blocks: list[Mixed], outputs: int, maps: int) -> Mixed:
     """Blocks put together along a position of the outputs, and one of the maps."""
     weights = [each for _, each in blocks if each is not None]
     mixed = torch.cat([each for each, _ in blocks], outputs)

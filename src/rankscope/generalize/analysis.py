@@ -183,7 +183,7 @@ def analyse(
     """
     require_margin(margin)
     read = _read(model, sample)
-    return _analysed(read, sample, margin, options or Options(), report)
+    return _analyse_margin(read, sample, margin, options or Options(), report)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,7 @@ def _read(model: nn.Module, sample: Sample) -> _Read:
     return _Read(model, written, trace_layers(written, tuple(sample.inputs.shape[1:])))
 
 
-def _analysed(
+def _analyse_margin(
     read: _Read, sample: Sample, margin: float, how: Options, report: Report = ignore
 ) -> Generalization:
     model, written, trace = read.model, read.written, read.trace
@@ -442,7 +442,7 @@ class TrackBounds:
         for number, (name, options) in enumerate(self.searches.items()):
             count = options.num_jacobians if number == 0 else 0
             how = replace(options, num_jacobians=count)
-            analysis = _analysed(read, self.train, self.margin, how)
+            analysis = _analyse_margin(read, self.train, self.margin, how)
             bound = analysis.bound("compression-order")
             constants = dict(bound.constants)
             numbers[name] = bound.value

@@ -85,7 +85,7 @@ def measure_noise_stability(
     pieces = list(batches(sample.inputs, like, batch_size))
     parts = []
     for number, piece in enumerate(pieces):
-        parts.append(_measured(trace, piece, num_probes, generator))
+        parts.append(_measure_batch(trace, piece, num_probes, generator))
         report(Progress("Jacobians", number + 1, len(pieces)))
     cushions, interlayer, spreads, contraction = (torch.stack(part) for part in zip(*parts))  # noqa: B905
     return NoiseStability(
@@ -129,7 +129,7 @@ def _patches(layer: CPLayer) -> float:
     return float(max(math.ceil(kernel / stride) for kernel, stride in steps))
 
 
-def _measured(
+def _measure_batch(
     trace: LayerTrace, inputs: Tensor, num_probes: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     with torch.no_grad():

@@ -42,7 +42,7 @@ def compressed_network(model: nn.Module, trace: LayerTrace, ranks: Sequence[int]
         path, normalization = layer.node.path, _normalization_of(twin, layer)
         if normalization is not None:
             _put(twin, normalization, nn.Identity())
-        smaller = _shortened(layer, rank, folds=normalization is not None)
+        smaller = _keep_components(layer, rank, folds=normalization is not None)
         if not path:
             return smaller
         _put(twin, path, smaller)
@@ -62,7 +62,7 @@ def _put(model: nn.Module, path: str, module: nn.Module) -> None:
     setattr(model.get_submodule(parent), own, module)
 
 
-def _shortened(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
+def _keep_components(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
     module = layer.module
     like = next(iter(module.cores.tensors().values()))
     bias: Tensor | None = module.bias
@@ -71,7 +71,7 @@ def _shortened(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
         # The same everywhere: what is added to zeros.
         bias = layer.constant().flatten(1)[0].reshape(module.shape.out_size, -1)[:, 0]
     else:
-        cores = _selected(module, layer.order[:rank])
+        cores = _select_components(module, layer.order[:rank])
     cores = {name: core.to(like) for name, core in cores.items()}
     if isinstance(module, FactorizedLinear):
         smaller: CPModule = FactorizedLinear.from_cores(
@@ -83,7 +83,7 @@ def _shortened(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
     return smaller.eval().requires_grad_(requires_grad=False)
 
 
-def _selected(module: CPModule, numbers: Tensor) -> dict[str, Tensor]:
+def _select_components(module: CPModule, numbers: Tensor) -> dict[str, Tensor]:
     """Some components of the cores, where each core holds them along its bond."""
     cores = module.cores.tensors()
     places = {"output": 1, "left": 1}

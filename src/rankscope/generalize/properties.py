@@ -177,13 +177,13 @@ def fourier_factors(properties: TriangleProperties) -> FourierFactors:
     powers = properties.spectra.square()
     return FourierFactors(
         squares.cumsum(0).sqrt(),
-        _dropped(squares).sqrt(),
+        _tail_sums(squares).sqrt(),
         powers.cumsum(1).amax(dim=0),
-        _dropped(powers).amax(dim=0),
+        _tail_sums(powers).amax(dim=0),
     )
 
 
-def _dropped(numbers: Tensor) -> Tensor:
+def _tail_sums(numbers: Tensor) -> Tensor:
     """Sum of all later entries, along the last axis."""
     tails = numbers.flip(-1).cumsum(-1).flip(-1)
     return torch.cat([tails[..., 1:], torch.zeros_like(tails[..., :1])], dim=-1)

@@ -60,7 +60,7 @@ def with_cp_layers(
             generator=generator,
         )
 
-    return _replaced(model, drawn, keep_ends=keep_ends)
+    return _replace_layers(model, drawn, keep_ends=keep_ends)
 
 
 def in_cp_form(model: nn.Module) -> nn.Module:
@@ -77,7 +77,7 @@ def in_cp_form(model: nn.Module) -> nn.Module:
     Raises:
         LayerError: if a weight is not finite.
     """
-    return _replaced(model, _in_cp_form, keep_ends=False)
+    return _replace_layers(model, _in_cp_form, keep_ends=False)
 
 
 def _in_cp_form(layer: nn.Module) -> nn.Module:
@@ -85,7 +85,7 @@ def _in_cp_form(layer: nn.Module) -> nn.Module:
     return as_cp(layer)
 
 
-def _replaced(model: nn.Module, replace: Replace, *, keep_ends: bool) -> nn.Module:
+def _replace_layers(model: nn.Module, replace: Replace, *, keep_ends: bool) -> nn.Module:
     twin = copy.deepcopy(model)
     if _is_replaceable(twin):
         return twin if keep_ends else replace(twin)

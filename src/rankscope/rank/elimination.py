@@ -215,7 +215,7 @@ def rank_modulo(matrix: NDArray[numpy.generic], prime: SupportsIndex) -> int:
         Dumas, Giorgi & Pernet (2008), Dense linear algebra over word-size prime fields: the
         FFLAS and FFPACK packages, arXiv:cs/0601133.
     """
-    return _eliminated(matrix, prime, "rank_modulo").matrix_rank
+    return _eliminate_copy(matrix, prime, "rank_modulo").matrix_rank
 
 
 def pivots_modulo(matrix: NDArray[numpy.generic], prime: SupportsIndex) -> Pivots:
@@ -229,7 +229,7 @@ def pivots_modulo(matrix: NDArray[numpy.generic], prime: SupportsIndex) -> Pivot
         MatrixError: if the array is no matrix of integers.
         PrimeError: if the prime is composite or too large.
     """
-    echelon = _eliminated(matrix, prime, "pivots_modulo")
+    echelon = _eliminate_copy(matrix, prime, "pivots_modulo")
     return Pivots(echelon.prime, echelon.pivot_rows, echelon.pivot_columns)
 
 
@@ -283,7 +283,7 @@ def _substituted_back(echelon: Echelon, size: int, count: int) -> NDArray[numpy.
     return numpy.remainder(solution.astype(numpy.int64), echelon.prime)
 
 
-def _eliminated(matrix: NDArray[numpy.generic], prime: SupportsIndex, who: str) -> Echelon:
+def _eliminate_copy(matrix: NDArray[numpy.generic], prime: SupportsIndex, who: str) -> Echelon:
     checked = _checked_prime(prime, who)
     return eliminate(to_residues(matrix, checked, who=who), checked)
 

@@ -361,7 +361,7 @@ def weighted_svd(matrix: Matrix, metric: Metric) -> Spectrum:
     return left / rows[:, None], values, right / columns
 
 
-def improved(
+def improve(
     matrix: Matrix, spectrum: Spectrum, metric: Metric, radius: float, best: LowRank, *, lower: int
 ) -> LowRank:
     """Look for smaller ranks than that of `best` by alternating projections, halving.
@@ -375,7 +375,7 @@ def improved(
     spectra = [(0.0, spectrum), (centre, weighted_svd(matrix - centre, metric))]
     while least < best.inner_size:
         starts = [_shifted_truncation(shift, svd, middle) for shift, svd in spectra]
-        candidates = (_alternated(matrix, start, metric, radius) for start in starts)
+        candidates = (_alternate_projections(matrix, start, metric, radius) for start in starts)
         better = next((candidate for candidate in candidates if candidate is not None), None)
         if better is None:
             least = middle + 1
@@ -396,7 +396,9 @@ def _shifted_truncation(shift: float, spectrum: Spectrum, size: int) -> LowRank:
     return LowRank(columns, rows, "constant and truncation" if shift else "truncation")
 
 
-def _alternated(matrix: Matrix, start: LowRank, metric: Metric, radius: float) -> LowRank | None:
+def _alternate_projections(
+    matrix: Matrix, start: LowRank, metric: Metric, radius: float
+) -> LowRank | None:
     """Project on the ball and on the matrices of this rank in turns, until inside."""
     current = start
     for _ in range(_ROUNDS):
@@ -504,7 +506,7 @@ def epsilon_rank(
     lower = metric.lower_rank(scaled, small)
     spectrum = weighted_svd(scaled, metric)
     best = least_truncation(scaled, spectrum, metric, small, lower=lower)
-    best = improved(scaled, spectrum, metric, small, best, lower=lower)
+    best = improve(scaled, spectrum, metric, small, best, lower=lower)
     return EpsilonRank(
         lower=lower,
         upper=best.inner_size,

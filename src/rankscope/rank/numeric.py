@@ -238,14 +238,14 @@ def _batches(
     for start in range(0, total, options.batch_size):
         stop = min(start + options.batch_size, total)
         inputs = halves.joined(start, stop)
-        values = _evaluated(function, inputs, options.output)
+        values = _evaluate(function, inputs, options.output)
         _require_finite(values, start, halves.shape)
         if start == 0:  # joined anew: the function may have changed its inputs
             _require_reproducible(function, halves.joined(start, stop), values, options.output)
         yield start, stop, values
 
 
-def _evaluated(function: AnyFunction, inputs: Tensor, output: Output | None) -> Tensor:
+def _evaluate(function: AnyFunction, inputs: Tensor, output: Output | None) -> Tensor:
     with torch.no_grad():
         given = function(inputs)
         values = output(given) if callable(output) else given
@@ -303,7 +303,7 @@ def _require_reproducible(
     """Evaluate half of a batch again, in another order: chance and batch statistics show."""
     again = inputs.flip(0)[: (len(inputs) + 1) // 2]
     expected = values.flip(0)[: len(again)].double()
-    differences = (_evaluated(function, again, output).double() - expected).abs()
+    differences = (_evaluate(function, again, output).double() - expected).abs()
     allowed = min(_ROUNDINGS * _precision_pairing(values), 0.05) * float(
         values.double().abs().max()
     )

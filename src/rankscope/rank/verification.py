@@ -136,7 +136,7 @@ class MinorTiles:
     def spots(self, seed: bytes) -> tuple[Numbers, Numbers]:
         """Some of the rows and columns, chosen by a hash."""
         rows, columns = self.points()
-        return _chosen(rows, b"rows" + seed), _chosen(columns, b"columns" + seed)
+        return _choose_numbers(rows, b"rows" + seed), _choose_numbers(columns, b"columns" + seed)
 
     def _each_tile(
         self, work: Callable[["MinorTiles", Tile], Result], report: Report
@@ -160,8 +160,8 @@ def _entries(
     parts = minors.parts(*tile)
     tiles = []
     for minor in minors.minors:
-        down, at_row = _shared(minor.rows, tile[0])
-        across, at_column = _shared(minor.columns, tile[1])
+        down, at_row = _common_places(minor.rows, tile[0])
+        across, at_column = _common_places(minor.columns, tile[1])
         entries = parts[minor.grade or 0][at_row[:, None], at_column]
         tiles.append((down, across, entries.astype(numpy.uint32)))
     return tiles
@@ -178,7 +178,7 @@ def _products(minors: MinorTiles, tile: Tile) -> list[tuple[Numbers, Residues]]:
     ]
 
 
-def _shared(own: tuple[int, ...], others: Numbers) -> tuple[Numbers, Numbers]:
+def _common_places(own: tuple[int, ...], others: Numbers) -> tuple[Numbers, Numbers]:
     """The places of common numbers in two ascending lists."""
     _, first, second = numpy.intersect1d(own, others, assume_unique=True, return_indices=True)
     return first, second
@@ -219,7 +219,7 @@ def _union(groups: Sequence[tuple[int, ...]]) -> Numbers:
     return numpy.unique(numpy.array(list(itertools.chain(*groups)), dtype=numpy.int64))
 
 
-def _chosen(numbers: Numbers, seed: bytes) -> Numbers:
+def _choose_numbers(numbers: Numbers, seed: bytes) -> Numbers:
     stream = hashlib.shake_256(seed).digest(8 * _SPOTS)
     words = numpy.frombuffer(stream, dtype="<u8") % numpy.uint64(len(numbers))
     return numpy.unique(numbers[words.astype(numpy.int64)])
@@ -331,7 +331,7 @@ def verify(
         large = [n for n, minor in enumerate(certificate.minors) if minor.answers is not None]
         reason, paths = None, []
         if small:
-            paths.append(_DEFINED.format(_counted(small)))
+            paths.append(_DEFINED.format(_count_text(small)))
             reason = certified.vanishing_determinant(small, report)
         if large and reason is None:
             path, reason = certified.wrong_answer(large, max_defined, report)
@@ -419,7 +419,7 @@ class _CertifiedFunction:
         self, numbers: list[int], max_defined: int, report: Report
     ) -> tuple[str, str | None]:
         """How the answers of the minors with these numbers were checked, and why they fail."""
-        what = _counted(numbers)
+        what = _count_text(numbers)
         minors = [self.certificate.minors[number] for number in numbers]
         binding = self.certificate.binding()
         right_sides = [
@@ -448,7 +448,7 @@ def _first_wrong(numbers: list[int], num_wrong: list[int]) -> str | None:
     return None
 
 
-def _counted(numbers: list[int]) -> str:
+def _count_text(numbers: list[int]) -> str:
     return "1 minor" if len(numbers) == 1 else f"{len(numbers)} minors"
 
 

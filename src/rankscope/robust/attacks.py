@@ -341,8 +341,8 @@ class AutoProjectedDescent(Attack):
         trail.values = values
         is_best = values > trail.best_values
         trail.best_values = torch.where(is_best, values, trail.best_values)
-        trail.best = _chosen(is_best, trail.points, trail.best)
-        trail.best_gradients = _chosen(is_best, trail.gradients, trail.best_gradients)
+        trail.best = _where(is_best, trail.points, trail.best)
+        trail.best_gradients = _where(is_best, trail.gradients, trail.best_gradients)
 
 
 def _look_back(trail: _Trail, num_steps: int) -> None:
@@ -353,11 +353,11 @@ def _look_back(trail: _Trail, num_steps: int) -> None:
     trail.steps = torch.where(is_stuck, trail.steps / 2, trail.steps)
     trail.has_shrunk, trail.best_then = is_stuck, trail.best_values
     trail.num_gains = torch.zeros_like(trail.num_gains)
-    trail.points = _chosen(is_stuck, trail.best, trail.points)
-    trail.before = _chosen(is_stuck, trail.best, trail.before)
-    trail.gradients = _chosen(is_stuck, trail.best_gradients, trail.gradients)
+    trail.points = _where(is_stuck, trail.best, trail.points)
+    trail.before = _where(is_stuck, trail.best, trail.before)
+    trail.gradients = _where(is_stuck, trail.best_gradients, trail.gradients)
     trail.values = torch.where(is_stuck, trail.best_values, trail.values)
 
 
-def _chosen(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+def _where(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     return torch.where(condition.view(-1, *[1] * (yes.ndim - 1)), yes, no)

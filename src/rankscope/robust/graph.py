@@ -310,7 +310,7 @@ class _Nodes:
 
     def _plain(self, operation: Operation) -> Iterator[Node]:
         inputs = tuple(self._same.get(v, v) for v in operation.inputs if v not in self._fixed)
-        arguments = _filled(operation, self._same, self._fixed)
+        arguments = _fill_arguments(operation, self._same, self._fixed)
         for number, output in enumerate(operation.outputs):
             if self._uses[output]:
                 yield Node(
@@ -385,7 +385,9 @@ def _module(model: nn.Module, call: str) -> nn.Module:
     return model.get_submodule(call.partition("@")[0])
 
 
-def _filled(operation: Operation, same: Mapping[Value, Value], fixed: "_FixedValues") -> Any:
+def _fill_arguments(
+    operation: Operation, same: Mapping[Value, Value], fixed: "_FixedValues"
+) -> Any:
     """Arguments with tensors and numbers in the place of fixed values, for one sample."""
 
     def fill(part: Any) -> Any:

@@ -60,7 +60,7 @@ def find_family(document: Mapping[str, object], *, family: str | None, who: str)
     """
     _refuse_nested(document, who)
     wanted = None if family is None else _family_named(family, who)
-    stated = _stated(document)
+    stated = _stated_family(document)
     if wanted and stated and wanted != stated:
         raise ConfigurationError(
             f"{who}: its model_type is that of family {stated.name!r}, but {wanted.name!r} was "
@@ -70,7 +70,7 @@ def find_family(document: Mapping[str, object], *, family: str | None, who: str)
     if chosen is None and document.get("model_type") is None:
         chosen = _by_keys(document)
     if chosen is None:
-        raise _unknown(document, who)
+        raise _unknown_family_error(document, who)
     return chosen
 
 
@@ -93,7 +93,7 @@ def _family_named(family: str, who: str) -> Family:
     return _BY_MODEL_TYPE[family]
 
 
-def _stated(document: Mapping[str, object]) -> Family | None:
+def _stated_family(document: Mapping[str, object]) -> Family | None:
     """What `model_type` says, or the first of `architectures` if there is none."""
     model_type = document.get("model_type")
     if isinstance(model_type, str):
@@ -117,7 +117,7 @@ def _by_keys(document: Mapping[str, object]) -> Family | None:
     return max(fitting, key=lambda family: len(family.telling_keys), default=None)
 
 
-def _unknown(document: Mapping[str, object], who: str) -> ConfigurationError:
+def _unknown_family_error(document: Mapping[str, object], who: str) -> ConfigurationError:
     model_type = document.get("model_type")
     if model_type is None:
         reason = "it has no model_type, and its keys fit no family or several"

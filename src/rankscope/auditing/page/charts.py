@@ -68,7 +68,7 @@ def arrange(tensors: tuple[TensorRow, ...]) -> HeatMap:
             cell = Cell(place, number, _full_name(row, matrix), shares(matrix))
             cells = kinds.setdefault(kind, {})
             cells[column] = _lower(cells.get(column), cell)
-    return HeatMap(columns, _shortened(kinds), bool(layers))
+    return HeatMap(columns, _shorten_names(kinds), bool(layers))
 
 
 def heat_map(tensors: tuple[TensorRow, ...]) -> str:
@@ -122,7 +122,7 @@ def _lower(old: Cell | None, new: Cell) -> Cell:
     return Cell(best.tensor, best.matrix, best.name, best.shares, old.count + 1)
 
 
-def _shortened(kinds: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
+def _shorten_names(kinds: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
     """Drop the first words that all names share, and an ending that says nothing."""
     split = [kind.split(".") for kind in kinds]
     common = 0

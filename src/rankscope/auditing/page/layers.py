@@ -8,7 +8,13 @@ from html import escape
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.configuration import Configuration
 from rankscope.auditing.page.charts import NUMBERED, shares, sparkline
-from rankscope.auditing.page.text import PART_NAMES, breakable, readable, shape_text, shortened
+from rankscope.auditing.page.text import (
+    PART_NAMES,
+    breakable,
+    readable,
+    round_for_picture,
+    shape_text,
+)
 from rankscope.auditing.spectra import MatrixRow, TensorRow
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.families.attention import grouped_query, multi_head
@@ -299,7 +305,7 @@ def layer_data(audit: Audit, diagrams: LayerDiagrams) -> dict[str, object]:
     for matrix in (matrix for row in audit.tensors for matrix in row.matrices):
         if key(matrix) not in references:
             quantiles = random_quantiles(random_sizes(matrix), NUM_QUANTILES)
-            references[key(matrix)] = shortened(quantiles)
+            references[key(matrix)] = round_for_picture(quantiles)
     tensors = [
         _tensor(row, [_matrix(matrix, key(matrix)) for matrix in row.matrices], diagram)
         for row, diagram in zip(audit.tensors, diagrams.keys, strict=True)
@@ -314,5 +320,5 @@ def _tensor(
 
 
 def _matrix(matrix: MatrixRow, reference: str) -> dict[str, object]:
-    values = shortened(matrix.singular_values)
+    values = round_for_picture(matrix.singular_values)
     return {**matrix.to_dict(), "singular_values": values, "reference": reference}

@@ -157,11 +157,11 @@ def embedded_json(value: object) -> str:
     return safe.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def shortened(values: Iterable[float]) -> list[float | None]:
+def round_for_picture(values: Iterable[float]) -> list[float | None]:
     """Four digits that count, enough for a picture; None where JSON has no number.
 
     Example:
-        >>> shortened([1.23456, float("inf")])
+        >>> round_for_picture([1.23456, float("inf")])
         [1.235, None]
     """
     return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
@@ -188,7 +188,7 @@ def _finite(value: object) -> object:
 
 def page_colors() -> str:
     """Custom properties: one name for a colour in light and in dark windows."""
-    light, dark = _named(LIGHT), _named(DARK)
+    light, dark = _theme_colors(LIGHT), _theme_colors(DARK)
     return "\n".join(f"  --{name}: light-dark({light[name]}, {dark[name]});" for name in light)
 
 
@@ -220,7 +220,7 @@ def _paint(light: Paint, dark: Paint) -> str:
     return written
 
 
-def _named(theme: Theme) -> dict[str, str]:
+def _theme_colors(theme: Theme) -> dict[str, str]:
     return {
         "background": theme.background,
         "panel": str(theme.shape("block").fill),

@@ -108,7 +108,7 @@ def arrays_of(drawable: Drawable) -> tuple[Array, ...]:
         by_name[name] = Array(name, True, None, (Reader(name, None, shape),), 1)  # noqa: FBT003
     for step in network.steps:
         for array in _arrays_of_step(step, made):
-            by_name[array.name] = _joined(by_name.get(array.name), array)
+            by_name[array.name] = _merge(by_name.get(array.name), array)
     # An input that nobody reads, and an array that is only given back, have any shape.
     constants = {constant.name: constant.shape for constant in network.constants}
     for name in (*inputs, *network.outputs):
@@ -183,7 +183,7 @@ def _fan(diagram: Diagram, node: Node, sizes: Mapping[str, int]) -> int:
     return math.prod(sizes[index] for index in dict.fromkeys(node.indices) if index not in legs)
 
 
-def _joined(earlier: Array | None, later: Array) -> Array:
+def _merge(earlier: Array | None, later: Array) -> Array:
     if earlier is None:
         return later
     for what, first, second in (

@@ -51,7 +51,7 @@ MAX_LEGS_ON_ROW = 2
 BETWEEN = 44.0
 
 
-def separated(diagram: Diagram) -> list[Diagram]:
+def connected_parts(diagram: Diagram) -> list[Diagram]:
     """The connected parts, in order of declaration; small lone tensors share one part."""
     group = _groups(diagram)
     parts: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ def separated(diagram: Diagram) -> list[Diagram]:
     merged = [*others, *([[name for names in lone for name in names]] if lone else [])]
     order = {holder.name: place for place, holder in enumerate(diagram.holders)}
     merged.sort(key=lambda names: order[names[0]])
-    return [_restricted(diagram, names) for names in merged]
+    return [_restrict(diagram, names) for names in merged]
 
 
 def _groups(diagram: Diagram) -> dict[str, str]:
@@ -93,7 +93,7 @@ def _is_lone(diagram: Diagram, names: list[str]) -> bool:
     return len(node.indices) <= MAX_LEGS_ON_ROW
 
 
-def _restricted(diagram: Diagram, names: list[str]) -> Diagram:
+def _restrict(diagram: Diagram, names: list[str]) -> Diagram:
     nodes = tuple(node for node in diagram.nodes if node.name in names)
     convolutions = tuple(part for part in diagram.convolutions if part.name in names)
     parts: tuple[Node | Convolution, ...] = (*nodes, *convolutions)
@@ -168,13 +168,13 @@ def _cells(mesh: Mesh) -> dict[End, tuple[int, int]] | None:
     origin = corners[0]
     away = mesh.distances(origin)
     for other in corners[1:]:
-        cells = _numbered(mesh, away, mesh.distances(other), away[other])
+        cells = _grid_cells(mesh, away, mesh.distances(other), away[other])
         if cells is not None:
             return cells
     return None
 
 
-def _numbered(
+def _grid_cells(
     mesh: Mesh, away: dict[End, int], back: dict[End, int], width: int
 ) -> dict[End, tuple[int, int]] | None:
     """Cells from the distances to two corners of one side, checked wire by wire."""
@@ -248,7 +248,9 @@ def place(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) ->
     if not inner.nodes:
         return Placement({}, plates=plates)
     plain = replace(view, cut=())
-    parts = [(part, _place_part(Wiring(part), hints.legs, plain)) for part in separated(inner)]
+    parts = [
+        (part, _place_part(Wiring(part), hints.legs, plain)) for part in connected_parts(inner)
+    ]
     placement = pinned(Wiring(inner), side_by_side(parts, plain), hints.positions)
     return replace(placement, plates=plates, label_sides=dict(hints.label_sides)).rounded()
 

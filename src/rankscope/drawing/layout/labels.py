@@ -83,7 +83,7 @@ class Page:
             ):
                 self._borders.add(border, border)
         for route in self.routes:
-            for point in spaced(route.line, SPACING):
+            for point in spaced_points(route.line, SPACING):
                 self._ink.add((*point, *point), point)
 
     def add(self, label: Label) -> None:
@@ -94,19 +94,19 @@ class Page:
     def clash(self, box: Box) -> float:
         """How badly a label in a box would overlap what is there."""
         cost = 0.0
-        for other, _ in self._solids.near(_grown(box, 4.0)):
+        for other, _ in self._solids.near(_grow(box, 4.0)):
             wide = min(box[2], other[2] + 4) - max(box[0], other[0] - 4)
             high = min(box[3], other[3] + 4) - max(box[1], other[1] - 4)
             cost += OVER_SHAPE + 0.2 * max(0.0, wide) * max(0.0, high)
-        cost += OVER_WIRE * sum(1 for _ in self._ink.near(_grown(box, 3.5)))
-        cost += OVER_BORDER * sum(1 for _ in self._borders.near(_grown(box, 5.0)))
+        cost += OVER_WIRE * sum(1 for _ in self._ink.near(_grow(box, 3.5)))
+        cost += OVER_BORDER * sum(1 for _ in self._borders.near(_grow(box, 5.0)))
         return cost
 
     def pieces(self, route: Route) -> Iterator[list[Point]]:
         """Visible runs of a route: split at corners, at borders, and under shapes."""
         lines = [route.line] if route.is_curve else [*segments(route.line)]
         for line in lines:
-            visible = [(point, self._zone(point)) for point in spaced(line, SPACING)]
+            visible = [(point, self._zone(point)) for point in spaced_points(line, SPACING)]
             for _, group in groupby(visible, key=lambda seen: seen[1]):
                 run = [point for point, zone in group if zone is not None]
                 if len(run) > 2:
@@ -214,11 +214,11 @@ def _box(point: Point, half: tuple[float, float]) -> Box:
     return (point[0] - half[0], point[1] - half[1], point[0] + half[0], point[1] + half[1])
 
 
-def _grown(box: Box, margin: float) -> Box:
+def _grow(box: Box, margin: float) -> Box:
     return (box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin)
 
 
-def spaced(line: Sequence[Point], spacing: float) -> list[Point]:
+def spaced_points(line: Sequence[Point], spacing: float) -> list[Point]:
     """Points along a line at most `spacing` apart, ends included."""
     points = [line[0]]
     for (x0, y0), (x1, y1) in segments(line):
@@ -359,7 +359,7 @@ def cut_strokes(
 def _visible_points(placed: PlacedWiring, route: Route) -> list[Point]:
     return [
         point
-        for point in spaced(route.line, CUT_SPACING)
+        for point in spaced_points(route.line, CUT_SPACING)
         if not any(
             box[0] <= point[0] <= box[2] and box[1] <= point[1] <= box[3]
             for box in placed.boxes.values()

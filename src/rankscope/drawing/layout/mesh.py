@@ -168,7 +168,9 @@ def free_placement(
             if index in mesh.wiring.diagram.output:
                 tips[index] = _step((x, y), direction, length)
     nodes = {end.name: p for end, p in at.items() if isinstance(end, NodeEnd)}
-    tips = _aligned(tips, {index: at[end] for end in mesh.vertices for index in _tips(mesh, end)})
+    tips = _align_tips(
+        tips, {index: at[end] for end in mesh.vertices for index in _tips(mesh, end)}
+    )
     return Placement(nodes, dots, tips, straight=tuple(mesh.wiring.diagram.structure.owners))
 
 
@@ -178,7 +180,7 @@ def _tips(mesh: Mesh, end: End) -> Iterator[str]:
             yield other.index
 
 
-def _aligned(tips: Mapping[str, Point], owners: Mapping[str, Point]) -> dict[str, Point]:
+def _align_tips(tips: Mapping[str, Point], owners: Mapping[str, Point]) -> dict[str, Point]:
     """Level legs to one side that nearly share an x share it: the outermost."""
     aligned = dict(tips)
     for sign in (-1.0, 1.0):
@@ -404,8 +406,8 @@ def place_by_stress(mesh: Mesh, legs: Mapping[str, Side]) -> Iterator[Placement]
     """Candidates, one or two for every start."""
     lengths = _lengths(mesh)
     for start in _starts(mesh):
-        points = _turned(mesh, _settled(start, lengths))
-        points = _scaled(mesh, points)
+        points = _rotate(mesh, _minimize_stress(start, lengths))
+        points = _scale(mesh, points)
         snapped = numpy.round(points * 4) / 4
         if _closest(snapped) > CLOSEST_ON_GRID + mesh.excess:
             yield _placement(mesh, snapped, legs)
@@ -452,7 +454,7 @@ def _starts(mesh: Mesh) -> Iterator[Array]:
     yield numpy.stack([numpy.cos(turns), numpy.sin(turns)], axis=1) * len(place) / 4
 
 
-def _settled(start: Array, lengths: Array) -> Array:
+def _minimize_stress(start: Array, lengths: Array) -> Array:
     """Majorize until it stands still."""
     count = len(start)
     if count < 2:
@@ -480,7 +482,7 @@ def _pairwise(points: Array) -> Array:
     return apart
 
 
-def _turned(mesh: Mesh, points: Array) -> Array:
+def _rotate(mesh: Mesh, points: Array) -> Array:
     """Most wires level or upright, wider than high, the first tensor top left."""
     place = {end: k for k, end in enumerate(mesh.vertices)}
     points = points - points.mean(axis=0)
@@ -501,7 +503,7 @@ def _turned(mesh: Mesh, points: Array) -> Array:
     return points
 
 
-def _scaled(mesh: Mesh, points: Array) -> Array:
+def _scale(mesh: Mesh, points: Array) -> Array:
     """Bonds as long as they should be, and no two vertices too near."""
     place = {end: k for k, end in enumerate(mesh.vertices)}
     stretched = [

@@ -408,17 +408,17 @@ def pinned(wiring: Wiring, placement: Placement, positions: Mapping[str, Point])
     moves: dict[End, Point] = {NodeEnd(name): steps.get(name, usual) for name in placement.nodes}
     for dot, arms in wiring.dots.items():
         moves[dot] = _mean([moves[arm] for arm in arms if arm in moves] or [usual])
-    nodes = {name: _moved(point, moves[NodeEnd(name)]) for name, point in placement.nodes.items()}
-    dots = {key: _moved(point, moves[Dot(*key)]) for key, point in placement.dots.items()}
+    nodes = {name: _move(point, moves[NodeEnd(name)]) for name, point in placement.nodes.items()}
+    dots = {key: _move(point, moves[Dot(*key)]) for key, point in placement.dots.items()}
     tips = {}
     for index, point in placement.tips.items():
         owner = wiring.at[Tip(index)][0].other(Tip(index))
-        tips[index] = _moved(point, moves[owner])
+        tips[index] = _move(point, moves[owner])
     placed = replace(placement, nodes={**nodes, **positions}, dots=dots, tips=tips)
-    return replace(placed, tips=_aligned(placement, placed))
+    return replace(placed, tips=_align_tips(placement, placed))
 
 
-def _aligned(before: Placement, after: Placement) -> dict[str, Point]:
+def _align_tips(before: Placement, after: Placement) -> dict[str, Point]:
     """Tips that shared a line to the left or right share one again: the outermost."""
     tips = dict(after.tips)
     for index, (x, _) in before.tips.items():
@@ -439,5 +439,5 @@ def _mean(points: list[Point]) -> Point:
     )
 
 
-def _moved(point: Point, step: Point) -> Point:
+def _move(point: Point, step: Point) -> Point:
     return (point[0] + step[0], point[1] + step[1])

@@ -59,9 +59,9 @@ def place_wiring(wiring: Wiring, placement: Placement) -> PlacedWiring:
     centres: dict[End, Point] = {}
     diagram = wiring.diagram
     for part in diagram.holders:
-        centres[NodeEnd(part.name)] = _given(placement.nodes, part.name, "node", wiring)
+        centres[NodeEnd(part.name)] = _point_of(placement.nodes, part.name, "node", wiring)
     for index in diagram.output:
-        centres[Tip(index)] = _given(placement.tips, index, "open leg", wiring)
+        centres[Tip(index)] = _point_of(placement.tips, index, "open leg", wiring)
     for dot, arms in wiring.dots.items():
         given = placement.dots.get((dot.index, dot.region))
         if given is not None:
@@ -73,7 +73,7 @@ def place_wiring(wiring: Wiring, placement: Placement) -> PlacedWiring:
     return PlacedWiring(wiring, centres, boxes, placement.straight)
 
 
-def _given(points: Mapping[str, Point], name: str, what: str, wiring: Wiring) -> Point:
+def _point_of(points: Mapping[str, Point], name: str, what: str, wiring: Wiring) -> Point:
     if name not in points:
         raise LayoutError(
             f"The placement has no position for {what} {name!r} of diagram "
@@ -149,13 +149,13 @@ def render(diagram: Diagram, placement: Placement, view: View = PLAIN_VIEW) -> S
             )
     plates = tuple(index for index in placement.plates if index in diagram.index_by_name)
     inner = without_indices(diagram, plates)
-    scene = _scene(inner, _drawn(inner, placement), placement, view)
+    scene = _scene(inner, _draw_parts(inner, placement), placement, view)
     for index in plates:
         scene = with_plate(scene, diagram, index, view)
     return scene
 
 
-def _drawn(diagram: Diagram, placement: Placement) -> Drawn:
+def _draw_parts(diagram: Diagram, placement: Placement) -> Drawn:
     wiring = Wiring(diagram)
     placed = place_wiring(wiring, placement)
     routing = Router(placed).run()

@@ -198,7 +198,7 @@ def orthogonal(start: Point, end: Point) -> Iterator[Route]:
         yield beside_lane(start, end, left - lane)
 
 
-def bowed(start: Point, end: Point) -> Iterator[Route]:
+def curved_routes(start: Point, end: Point) -> Iterator[Route]:
     """Straight, then more and more bent to either side."""
     yield Route((start, end))
     length = math.dist(start, end)
@@ -412,7 +412,7 @@ class Router:
             for share in (1.0, 1.8, 2.6):
                 yield arc(start, end, share * (-height if forwards else height))
         elif segment.index in self.placed.straight:
-            yield from bowed(start, end)
+            yield from curved_routes(start, end)
             yield from orthogonal(start, end)
         else:
             yield from self._row_ways(segment, start, end)
@@ -430,7 +430,7 @@ class Router:
                 # Leaves the tensor across the row, arrives at the convolution along it.
                 yield elbow(start, end, is_upright_first=weights[0] > weights[1])
         yield from orthogonal(start, end)
-        yield from bowed(start, end)
+        yield from curved_routes(start, end)
 
     def _port(self, segment: Segment, start: Point, end: Point) -> Point | None:
         """Where a loose end that is only a bit aside leaves its tensor, to run straight."""
@@ -554,7 +554,7 @@ def _spread(
     for segment in ordered:
         if segment not in fixed and abs(places[segment]) > NEAR:
             offset = places[segment]
-            moved[segment] = _moved(segment, end, moved[segment], axis, offset)
+            moved[segment] = _shift_port(segment, end, moved[segment], axis, offset)
             if len(moved[segment].points) == 2:
                 offsets[segment] = offset
 
@@ -582,7 +582,7 @@ def _is_movable(segment: Segment, route: Route, side: Side) -> bool:
     return is_bond and side.is_vertical
 
 
-def _moved(segment: Segment, end: End, route: Route, axis: int, offset: float) -> Route:
+def _shift_port(segment: Segment, end: End, route: Route, axis: int, offset: float) -> Route:
     is_first = segment.first == end
     points = list(route.points if is_first else route.points[::-1])
     for place in (0, 1):

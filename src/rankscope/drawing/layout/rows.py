@@ -120,7 +120,7 @@ def links_among(wiring: Wiring, names: Sequence[str]) -> Links:
     diagram = wiring.diagram
     rank = {name: place for place, name in enumerate(names)}
     links: Links = {name: {} for name in names}
-    for index, owners in _shared(diagram, rank):
+    for index, owners in _shared_indices(diagram, rank):
         here = [name for name in dict.fromkeys(owners) if name in rank]
         is_plain = len(owners) == 2 and index not in diagram.output
         link = Link(index, 1.0 if is_plain else HYPEREDGE_WEIGHT)
@@ -136,7 +136,9 @@ def links_among(wiring: Wiring, names: Sequence[str]) -> Links:
     }
 
 
-def _shared(diagram: Diagram, names: Mapping[str, int]) -> list[tuple[str, tuple[str, ...]]]:
+def _shared_indices(
+    diagram: Diagram, names: Mapping[str, int]
+) -> list[tuple[str, tuple[str, ...]]]:
     """Indices on at least two of the tensors; an open batch index only if there is no other.
 
     A batch index is on all data: a chain that runs through it would tear the rest apart.
@@ -284,7 +286,7 @@ def inline_row(wiring: Wiring) -> list[Row] | None:
     links = links_among(wiring, members)
     if len(components(links)) != 1:
         return None
-    path = _oriented(wiring, longest_path(wiring, members, links))
+    path = _orient(wiring, longest_path(wiring, members, links))
     if not _is_cut_by_barriers(wiring, path):
         return None
     joined = tuple(links[a][b].index for a, b in pairwise(path))
@@ -347,7 +349,7 @@ def _block(wiring: Wiring, region: str | None, blocks: Mapping[str | None, list[
     for inner in (blocks[member] for member in members if member in diagram.region_by_name):
         if rows and inner:
             start = max(row.columns[-1] for row in rows) + 1
-            inner = _moved(inner, start - min(row.columns[0] for row in inner))
+            inner = _shift_rows(inner, start - min(row.columns[0] for row in inner))
         rows += inner
     body = [name for name in members if name in diagram.node_by_name]
     convolutions = [name for name in members if name in diagram.convolution_by_name]
@@ -356,7 +358,7 @@ def _block(wiring: Wiring, region: str | None, blocks: Mapping[str | None, list[
     return rows
 
 
-def _moved(rows: list[Row], distance: int) -> list[Row]:
+def _shift_rows(rows: list[Row], distance: int) -> list[Row]:
     return [replace(row, columns=tuple(c + distance for c in row.columns)) for row in rows]
 
 
@@ -366,7 +368,7 @@ def _row(wiring: Wiring, body: Sequence[str], members: tuple[str, ...], above: l
     column_of = {
         name: column for row in above for name, column in zip(row.nodes, row.columns, strict=True)
     }
-    paths = [_oriented(wiring, longest_path(wiring, group, links)) for group in components(links)]
+    paths = [_orient(wiring, longest_path(wiring, group, links)) for group in components(links)]
     wants = {name: _wants(wiring, name, column_of) for path in paths for name in path}
     paths.sort(key=lambda path: _mean_want([want for name in path for want in wants[name]]))
     taken = (min(column_of.values()), max(column_of.values())) if column_of else None
@@ -410,7 +412,7 @@ def _mean_want(wants: list[Want]) -> float:
     return sum(column * weight for column, weight in wants) / total if total else 0.0
 
 
-def _oriented(wiring: Wiring, path: list[str]) -> list[str]:
+def _orient(wiring: Wiring, path: list[str]) -> list[str]:
     """The owner of an open leg goes left; if both ends own one, the one declared first."""
     diagram = wiring.diagram
     names = [part.name for part in diagram.holders]

@@ -106,7 +106,7 @@ class _Surroundings:
 
 def _best_side(sketch: Sketch, leg: Leg, around: _Surroundings, taken: list[Side]) -> Side:
     cost: dict[Side, float] = {}
-    for place, side in enumerate(_preferred(sketch, leg, around)):
+    for place, side in enumerate(_preferred_sides(sketch, leg, around)):
         num_blocking = around.used.get(leg.owner, []).count(side)
         if side.is_vertical and _is_shadowed(sketch, leg.owner, side, around):
             num_blocking += 1
@@ -152,7 +152,7 @@ def _combs(sketch: Sketch, legs: list[Leg]) -> list[int]:
     return comb_rows
 
 
-def _preferred(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[Side, ...]:
+def _preferred_sides(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[Side, ...]:
     """Sides to try, best first."""
     owner, band = leg.owner, sketch.band[leg.owner]
     height = sketch.at[owner][1]
@@ -230,7 +230,7 @@ BARRIER_ROOM = 0.42
 LEG, LEG_FROM_FRAME = 46.0, 36.0
 
 
-def finished(sketch: Sketch, sides: Mapping[End, Side]) -> Placement:
+def finish(sketch: Sketch, sides: Mapping[End, Side]) -> Placement:
     """Give every row its height and every tip its place."""
     heights = _heights(sketch, sides)
     at = {end: (x, y + heights[sketch.band[end]]) for end, (x, y) in sketch.at.items()}
@@ -357,4 +357,4 @@ def place_rows(
     slide_rows(sketch)
     sides = point_legs(sketch, legs)
     put_private_dots(sketch, sides)
-    return finished(sketch, sides)
+    return finish(sketch, sides)

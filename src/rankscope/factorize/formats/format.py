@@ -543,11 +543,11 @@ def largest_balanced_ranks(
     low, high = 1, max(limits)
     while low < high:
         middle = (low + high + 1) // 2
-        if count(_capped(middle, limits)) <= num_parameters:
+        if count(_cap_ranks(middle, limits)) <= num_parameters:
             low = middle
         else:
             high = middle - 1
-    ranks = _capped(low, limits)
+    ranks = _cap_ranks(low, limits)
     while True:
         fitting = (
             larger
@@ -560,7 +560,7 @@ def largest_balanced_ranks(
         ranks = larger
 
 
-def _capped(rank: int, limits: Ranks) -> Ranks:
+def _cap_ranks(rank: int, limits: Ranks) -> Ranks:
     return tuple(min(rank, limit) for limit in limits)
 
 

@@ -205,7 +205,7 @@ class ReshapedFormat(Format):
             rows = inputs.reshape(math.prod(inputs.shape[:-1]), shape.in_size, 1)
             outputs = self.apply(rows, cores, replace(shape, kernel=(1,)), POINT, bias)
             return outputs.reshape(*inputs.shape[:-1], shape.out_size)
-        state = _strided(inputs, window, shape.single)
+        state = _stride(inputs, window, shape.single)
         places: Sequence[int] = state.shape[2:]
         groups, in_factors = window.groups, self.factors(shape).in_factors
         state = state.reshape(inputs.shape[0], groups, *in_factors, math.prod(places))
@@ -263,7 +263,7 @@ def _letters(**cores: str) -> Legs:
     return {name: tuple(letters) for name, letters in cores.items() if letters}
 
 
-def _strided(inputs: Tensor, window: Window, along: Sequence[int]) -> Tensor:
+def _stride(inputs: Tensor, window: Window, along: Sequence[int]) -> Tensor:
     """The places that a kernel with one place reads, along some positions."""
     margins = [m if place in along else (0, 0) for place, m in enumerate(window.margins)]
     amounts = [size for margin in reversed(margins) for size in margin]

@@ -408,7 +408,7 @@ class LabelNoiseEntry(Entry):
         """Accuracies in percent of the last epoch: there is no choice of a better one."""
         data = self.workload.data(context.data)
         training = WorkloadTraining(self.workload, _until(self.recipe), self.noise, self.seed)
-        trained = _memorized(training, context, data, training.samples(data))
+        trained = _train_to_memorize(training, context, data, training.samples(data))
         train = trained.accuracy(trained.train)
         return {
             "network": f"{self.workload.name}{_suffix(self.workload)}",
@@ -449,7 +449,9 @@ class RademacherEntry(Entry):
         assert labels is not None, "every data set of an experiment has labels"
 
         def predictions(targets: Tensor) -> Tensor:
-            trained = _memorized(training, context, data, replace(data.train, targets=targets))
+            trained = _train_to_memorize(
+                training, context, data, replace(data.train, targets=targets)
+            )
             (batch,) = trained.train.batches(len(trained.train))
             return outputs_of(trained.model, batch.inputs).argmax(dim=1)
 
@@ -463,7 +465,7 @@ class RademacherEntry(Entry):
         }
 
 
-def _memorized(
+def _train_to_memorize(
     training: WorkloadTraining, context: RunContext, data: DataSet, samples: TensorData
 ) -> Trained:
     plain = replace(samples, augment=None)

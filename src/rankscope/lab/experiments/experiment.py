@@ -148,7 +148,7 @@ class Experiment:
             self._require_seeds(entries, seeds)
         elif self.seeds > 1:
             seeds = min(self.seeds, _QUICK_SEEDS) if quick else self.seeds
-        return tuple(run for entry in entries for run in _seeded(entry, seeds))
+        return tuple(run for entry in entries for run in _seed_runs(entry, seeds))
 
     def to_dict(self) -> dict[str, object]:
         """What there is to know, as plain data for JSON."""
@@ -180,7 +180,7 @@ def takes_seeds(entry: Entry) -> bool:
     return replace(entry, seed=1).name == replace(entry, seed=0).name
 
 
-def _seeded(entry: Entry, seeds: int | None) -> tuple[Run, ...]:
+def _seed_runs(entry: Entry, seeds: int | None) -> tuple[Run, ...]:
     if seeds is None or not takes_seeds(entry):
         return (Run(entry),)
     assert is_dataclass(entry), "takes_seeds says so"

@@ -69,11 +69,11 @@ def commit_of(folder: Path) -> str | None:
     return f"{commit}+" if changed else commit
 
 
-def merged(environments: Sequence[Environment]) -> Environment:
+def merge_environments(environments: Sequence[Environment]) -> Environment:
     """One environment for many: a list where they differ.
 
     Example:
-        >>> merged([{"threads": 1, "commit": "a"}, {"threads": 1, "commit": "b"}])
+        >>> merge_environments([{"threads": 1, "commit": "a"}, {"threads": 1, "commit": "b"}])
         {'threads': 1, 'commit': ['a', 'b']}
     """
     results: Environment = {}
@@ -295,8 +295,8 @@ def _require_same(path: Path, recorded: Manifest, wanted: Manifest) -> None:
         )
     if (recorded.quick, recorded.seeds is None) != (wanted.quick, wanted.seeds is None):
         raise ExperimentError(
-            f"{str(path)!r} was begun {_described(recorded)}, not {_described(wanted)}. Ask for "
-            f"the same, or name another folder."
+            f"{str(path)!r} was begun {_describe_manifest(recorded)}, not "
+            f"{_describe_manifest(wanted)}. Ask for the same, or name another folder."
         )
     if recorded.seconds != wanted.seconds:
         raise ExperimentError(
@@ -305,7 +305,7 @@ def _require_same(path: Path, recorded: Manifest, wanted: Manifest) -> None:
         )
 
 
-def _described(manifest: Manifest) -> str:
+def _describe_manifest(manifest: Manifest) -> str:
     quick = "with" if manifest.quick else "without"
     return f"{quick} --quick and with {manifest.seeds or 'no'} seeds"
 

@@ -24,7 +24,7 @@ from rankscope.lab.experiments.results import (
     Finished,
     Manifest,
     ResultsFolder,
-    merged,
+    merge_environments,
     read_finished,
     read_manifest,
 )
@@ -66,7 +66,7 @@ class Outcome:
     @property
     def environment(self) -> Environment:
         """What the rows were computed with; lists where they differ."""
-        return merged([finished.environment for finished in self.finished])
+        return merge_environments([finished.environment for finished in self.finished])
 
     @property
     def seconds(self) -> float:
@@ -293,7 +293,7 @@ def run_experiment(
         DataError: if data are needed that are not there; the message says how to get them.
     """
     runs = experiment.runs(quick=options.quick, seeds=options.seeds)
-    chosen = _chosen(experiment, runs, options.only)
+    chosen = _choose_runs(experiment, runs, options.only)
     seconds = options.seconds or _usual_seconds(experiment, quick=options.quick)
     seeds = max((run.seed + 1 for run in runs if run.seed is not None), default=None)
     manifest = Manifest(experiment.name, seconds, quick=options.quick, seeds=seeds)
@@ -309,11 +309,11 @@ def run_experiment(
     ]
     if options.workers.backend == "sequential":
         for task in tasks:
-            row = _computed(task, report)
+            row = _compute_row(task, report)
             if on_row is not None:
                 on_row(task.run.name, row)
     else:
-        done = options.workers.run(_computed, tasks)
+        done = options.workers.run(_compute_row, tasks)
         for count, (number, row) in enumerate(done, start=1):
             report(Progress("rows", count, len(tasks)))
             if on_row is not None:
@@ -334,7 +334,7 @@ class _Task:
     title: str
 
 
-def _computed(task: _Task, report: Report = ignore) -> Row:
+def _compute_row(task: _Task, report: Report = ignore) -> Row:
     """Compute a row and write it, so that it is there even if nobody waits for it any more."""
     with task.results.computing(task.run) as work:
         earlier = read_finished(task.results.path, task.run.name)
@@ -342,7 +342,9 @@ def _computed(task: _Task, report: Report = ignore) -> Row:
             shutil.rmtree(work.path)
             return earlier.row
         began = working_seconds()
-        context = RunContext(work.path, task.data, task.seconds, _titled(report, task.title))
+        context = RunContext(
+            work.path, task.data, task.seconds, _title_progress(report, task.title)
+        )
         row = task.run.entry.run(context)
         task.results.finish(task.run, row, working_seconds() - began)
     return row
@@ -354,7 +356,7 @@ def _usual_seconds(experiment: Experiment, *, quick: bool) -> float:
     return min(experiment.seconds, QUICK_SECONDS / len(experiment.runs(quick=True)))
 
 
-def _chosen(
+def _choose_runs(
     experiment: Experiment, runs: tuple[Run, ...], only: tuple[str, ...]
 ) -> tuple[Run, ...]:
     for name in only:
@@ -366,7 +368,7 @@ def _chosen(
     return tuple(run for run in runs if run.name in only or run.entry.name in only)
 
 
-def _titled(report: Report, title: str) -> Report:
+def _title_progress(report: Report, title: str) -> Report:
     def titled(progress: Progress) -> None:
         report(Progress(f"{title}, {progress.what}", progress.done, progress.total))
 

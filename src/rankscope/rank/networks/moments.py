@@ -246,7 +246,7 @@ def gram_program(form: GramForm, prime: int) -> Program:
         return writer.finish([writer.dot(matrix[0], token)])
     for number, pieces in enumerate(form.layers):
         if number:
-            token = _applied(writer, matrix, token)
+            token = _apply(writer, matrix, token)
             gram = _next_gram(writer, matrix, gram)
         if number or not form.is_linear:
             matrix = _layer_matrix(writer, pieces, gram)
@@ -276,13 +276,13 @@ def _before_last(writer: ProgramWriter, piece: Piece, gram: Matrix, row: int) ->
     else:
         row_before = [writer.mix(piece.left[row - piece.first], line) for line in gram]
     for factor in piece.inner[:-1]:
-        row_before = _applied(writer, gram, [writer.mix(column, row_before) for column in factor.T])
+        row_before = _apply(writer, gram, [writer.mix(column, row_before) for column in factor.T])
     return row_before
 
 
 def _next_gram(writer: ProgramWriter, matrix: Matrix, gram: Matrix) -> Matrix:
     """M G Mᵗ."""
-    half = [_applied(writer, gram, row) for row in matrix]
+    half = [_apply(writer, gram, row) for row in matrix]
     size = len(matrix)
     return _symmetric({(i, j): writer.dot(half[i], matrix[j]) for i, j in _upper(size)}, size)
 
@@ -293,17 +293,17 @@ def _mapped_output(
     """The output from the moments before the last but one layer, whose matrix is given."""
     gram, token = moments
     columns = [list(column) for column in zip(*matrix, strict=True)]
-    mapped = _applied(writer, matrix, token)
+    mapped = _apply(writer, matrix, token)
     left: Vector = []
     right: Vector = []
     for piece in last:
         assert piece.left is not None  # the output's row
         vector = mapped
         for factor in piece.inner[:0:-1]:
-            inside = _applied(writer, gram, _mixed_and_applied(writer, factor, vector, columns))
-            vector = _applied(writer, matrix, inside)
+            inside = _apply(writer, gram, _mixed_and_applied(writer, factor, vector, columns))
+            vector = _apply(writer, matrix, inside)
         inside = _mixed_and_applied(writer, piece.inner[0], vector, columns)
-        right += _applied(writer, gram, inside)
+        right += _apply(writer, gram, inside)
         left += [writer.mix(piece.left[0], column) for column in columns]
     return writer.dot(left, right)
 
@@ -326,10 +326,10 @@ def _mixed_and_applied(
     vector: Vector,
     matrix: Matrix,
 ) -> Vector:
-    return _applied(writer, matrix, [writer.mix(row, vector) for row in factor])
+    return _apply(writer, matrix, [writer.mix(row, vector) for row in factor])
 
 
-def _applied(writer: ProgramWriter, matrix: Matrix, vector: Vector) -> Vector:
+def _apply(writer: ProgramWriter, matrix: Matrix, vector: Vector) -> Vector:
     return [writer.dot(row, vector) for row in matrix]
 
 
