@@ -47,7 +47,7 @@ _NEEDED = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What one name stands for: a command takes from it what it needs.
+    """One name of the catalogue: a command takes from it what it needs.
 
     Args:
         name: as the command line says it.
@@ -169,7 +169,7 @@ class Model:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """What is evaluated, where nothing but its values is needed."""
+        """The model as a function, for commands that need only its values."""
         function: Callable[..., Any] = self._part("function")
         return function
 

@@ -76,7 +76,7 @@ def audit(
             transformer that comes with the package.
         family: how to read the configuration, where it does not say.
         name: what to call the model in the audit; its path or class by default.
-        report: told after every tensor.
+        report: called after every tensor.
 
     Example:
         >>> findings = audit()

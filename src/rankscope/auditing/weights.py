@@ -210,7 +210,7 @@ def audit_weights(
             key and the value weights that stand in products with it.
         configuration: tells the heads apart; without it there are no products of heads.
         options: image sizes, geometries of convolutions, memory.
-        report: told after every tensor.
+        report: called after every tensor.
     """
     audited = _Audit(source, configuration, options)
     rows: list[TensorRow] = []

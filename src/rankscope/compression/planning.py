@@ -324,7 +324,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         bits: 8 and 4 let the cores be stored in so few bits where that is the better use of the
             budget (then the error of quantization is added as an estimate, in squares).
         leave: names of modules or weights to leave alone; `*` stands for any part of a name.
-        report: is told how far it has come.
+        report: called with the progress.
 
     Example:
         >>> plan = plan_compression(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8)), Budget(0.3))

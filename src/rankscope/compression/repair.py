@@ -137,7 +137,7 @@ def fine_tune(  # noqa: PLR0913 - the parts of a run, all by name
         recipe: how.
         folder: where the run keeps its checkpoint; the same call again goes on from there.
         evaluate: called after every epoch; what it gives is recorded.
-        progress: told of every step.
+        progress: called after every step.
 
     Raises:
         CompressionError: if targets are wanted that the data do not have.
@@ -484,7 +484,7 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
         stages: names of modules, in the order in which they end, see `stages_of`.
         recipe: of each stage.
         folder: where each stage keeps its checkpoint; the same call again goes on from there.
-        progress: told of every step.
+        progress: called after every step.
         keep: for the first stage, and those that train nothing outside of their module, so many
             samples are run once through what does not change, and kept in memory (see
             `keep_outputs`); the recipe's seconds are also spent on that. None: nothing is kept.

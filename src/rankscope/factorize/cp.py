@@ -40,7 +40,7 @@ _LEAST_RIDGE = 1e-13
 
 @dataclass(frozen=True)
 class Sweeps:
-    """How long to go on, and what large factors cost.
+    """Stopping rule of alternating least squares, and its penalty on large factors.
 
     Args:
         max_sweeps: at most so many.
@@ -222,7 +222,7 @@ _EXACT_cp_candidates = 1e-15
 
 
 class Solver(StrEnum):
-    """What found a sum of outer products."""
+    """The solver that gave a sum of outer products."""
 
     SINGULAR_VECTORS = "singular vectors"
     FIBRES = "fibres"
@@ -325,7 +325,7 @@ _PENALTY_GROWTH = 4.0
 
 @dataclass(frozen=True)
 class CPOptions:
-    """How long to look for outer products, and what is not wanted.
+    """Options of a CP decomposition: how long to search, and how large components may be.
 
     Args:
         num_starts: the first one is made of singular vectors, the others are random.
@@ -450,7 +450,7 @@ def _with_singular_vectors(core: Reals, start: Factors) -> Factors:
 
 
 def _descents(core: Reals, start: Factors, options: CPOptions) -> Iterator[Candidate]:
-    """What alternating least squares ends with, and what Gauss-Newton makes of it."""
+    """The result of alternating least squares, then its refinement by Gauss-Newton."""
     factors = alternate(core, start, Sweeps(options.max_sweeps, options.least_gain))
     yield Candidate.of(core, factors, Solver.ALTERNATING)
     if options.max_iterations == 0:
@@ -510,7 +510,7 @@ class CP:
 
     @property
     def num_components(self) -> int:
-        """How many outer products are added up."""
+        """Number of outer products."""
         return self.factors[0].shape[1]
 
     @property

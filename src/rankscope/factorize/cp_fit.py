@@ -49,7 +49,7 @@ class Stopping:
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Where a descent is: balanced factors, what they still miss, and iterations so far."""
+    """State of a descent: balanced factors, their residual, and iterations so far."""
 
     factors: Factors
     residual: Reals
@@ -184,7 +184,7 @@ _LEAST_RELATIVE_ERROR = 1e-13
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What counts as a decomposition, and how long to look for one.
+    """Options of a fit: the error that counts as a decomposition, and how long to search.
 
     Args:
         relative_error: largest Frobenius norm of the residual over that of the tensor.
@@ -241,7 +241,7 @@ class CPFit:
 
     @property
     def num_components(self) -> int:
-        """How many outer products are added up."""
+        """Number of outer products."""
         return int(self.factors[0].shape[1])
 
     def to_dense(self) -> Reals:

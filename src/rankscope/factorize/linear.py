@@ -282,7 +282,7 @@ class FactorizedEmbedding(nn.Module):
 
     @property
     def num_embeddings(self) -> int:
-        """How many vectors there are."""
+        """Number of vectors."""
         return self.shape.out_size
 
     @property

@@ -142,7 +142,7 @@ def _copied(tensor: Tensor | None) -> Tensor | None:
 
 
 class Maps(Enum):
-    """Which attention maps a call returns."""
+    """The attention maps that a call returns."""
 
     NONE = auto()
     AVERAGED = auto()
@@ -279,7 +279,7 @@ SOFTMAX = Function("softmax")
 
 @dataclass(frozen=True)
 class MixingSketch:
-    """How projected queries, keys and values meet.
+    """The diagrams in which projected queries, keys and values are contracted.
 
     Args:
         channels: every index but those of queries and keys.
@@ -410,7 +410,7 @@ class ProjectedAttention(nn.Module, ABC):
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers it learns."""
+        """Number of trained parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @abstractmethod

@@ -311,7 +311,7 @@ def limited_ring_bonds(sizes: Sequence[int], bonds: Sequence[int]) -> tuple[int,
 
 
 def count_ring(sizes: Sequence[int], bonds: Sequence[int]) -> int:
-    """How many parameters a ring has.
+    """Number of parameters of a ring.
 
     Example:
         >>> count_ring((2, 3, 9), (2, 6, 1))

@@ -130,7 +130,7 @@ def limited_bonds(sizes: Sequence[int], bonds: Sequence[int]) -> tuple[int, ...]
 
 
 def count_train(sizes: Sequence[int], bonds: Sequence[int]) -> int:
-    """How many parameters a train has.
+    """Number of parameters of a train.
 
     Example:
         >>> count_train((2, 3, 4), (2, 4))

@@ -1,4 +1,4 @@
-"""How far to truncate (a rank or an error), and what all decompositions share."""
+"""Truncations (by a rank or an error), and what all decompositions share."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -213,7 +213,7 @@ class _Truncated:
 
     @classmethod
     def within(cls, tensor: Tensor, positions: Sequence[int], allowed: float) -> "_Truncated":
-        """What one position does not discard of its share is left to the others."""
+        """Truncate to an error; what one position leaves of its share goes to the others."""
         truncated = cls(tensor, {})
         for step, position in enumerate(positions):
             left, values = left_singular_vectors(matricized(truncated.core, position))

@@ -59,7 +59,7 @@ from rankscope.robust.lipschitz import require_finite
 
 @dataclass(frozen=True)
 class Options:
-    """What an analysis does beside measuring.
+    """Options of an analysis.
 
     Args:
         search: how ranks are searched for.
@@ -85,7 +85,7 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Generalization:
-    """What an analysis gives.
+    """The result of an analysis: properties, ranks and bounds.
 
     Args:
         margin: γ.
@@ -227,7 +227,7 @@ def _analyse_margin(
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """What every step of an analysis needs."""
+    """The measured network, which every step of an analysis needs."""
 
     model: nn.Module
     sample: Sample

@@ -32,7 +32,7 @@ ARORA = Theorem(
 
 @dataclass(frozen=True, eq=False)
 class NoiseStability:
-    """What the bound is made of, each (layers).
+    """The quantities of Arora et al.'s bound, each (layers).
 
     Args:
         cushions: μ, how much of a layer's norm its inputs use.

@@ -92,7 +92,7 @@ def _select_components(module: CPModule, numbers: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far g was from f on the sample, and what had been promised.
+    """The measured distance of g from f on the sample, beside its bound.
 
     Args:
         largest: of all entries, max |f(x)_i - g(x)_i|.

@@ -28,7 +28,7 @@ _UNUSED = "num_batches_tracked"
 
 @dataclass(frozen=True)
 class Quantization:
-    """How every number of a network is rounded.
+    """The rounding of every number of a network.
 
     Args:
         bits: of a number; codes are -n..n with n = 2^(bits - 1) - 1, so 3 at 2 bits.
@@ -58,7 +58,7 @@ class Quantization:
 
     @property
     def num_values(self) -> int:
-        """How many codes there are."""
+        """Number of codes."""
         return 2 * self.largest_code + 1
 
     def codes(self, tensor: Tensor, scale: float) -> Tensor:

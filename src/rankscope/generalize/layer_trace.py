@@ -62,21 +62,21 @@ class CPLayer:
 
     @property
     def rank(self) -> int:
-        """How many components it has."""
+        """Number of components."""
         return len(self.components.weights)
 
     @property
     def input(self) -> Value:
-        """What it takes."""
+        """The input of the layer."""
         return self.node.inputs[0]
 
     @property
     def output(self) -> Value:
-        """What it gives, behind the normalization."""
+        """The output of the layer, after the normalization."""
         return (self.normalization or self.node).output
 
     def constant(self) -> Tensor:
-        """What it makes of zeros: the part of its outputs that is not linear, (1, …)."""
+        """The output for zeros: the part of its outputs that is not linear, (1, …)."""
         like = next(iter(self.module.cores.tensors().values()))
         with torch.no_grad():
             made = self.node.run(torch.zeros(1, *sample_shape(self.input)).to(like))

@@ -54,7 +54,7 @@ class Properties(ABC):
 
 @dataclass(frozen=True)
 class Form(ABC):
-    """Which bounds on operator norms are used."""
+    """The bounds on operator norms that are used."""
 
     name: ClassVar[str]
 

@@ -1,4 +1,4 @@
-"""How many components each layer needs for outputs that stay within a margin."""
+"""Rank search: the components that each layer needs for outputs within a margin."""
 
 import math
 from abc import ABC, abstractmethod
@@ -53,7 +53,7 @@ class RankChoice:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """What is kept of each layer."""
+        """Number of components kept of each layer."""
         return tuple(layer.kept_rank for layer in self.layers)
 
     def error_bounds(self, activations: Activations) -> Tensor:
@@ -74,7 +74,7 @@ class RankChoice:
 
 @dataclass(frozen=True)
 class Mode(ABC):
-    """How the allowed distance is shared out among the layers."""
+    """The rule by which the allowed distance is divided among the layers."""
 
     name: ClassVar[str]
 
@@ -134,7 +134,7 @@ class CushionLimits(Mode):
 
 @dataclass(frozen=True)
 class Search:
-    """How ranks are searched for: `Direct` or `Paper`, `Triangle` or `Exact`, and a tolerance."""
+    """Options of the rank search: `Direct` or `CushionLimits`, `Triangle` or `Exact`, tolerance."""
 
     mode: Mode = field(default_factory=Direct)
     form: Form = field(default_factory=Triangle)

@@ -135,7 +135,7 @@ class _DownloadError(Exception):
 
 
 def _cache(data: Path | None) -> list[Path]:
-    """Where downloads go that no folder was named for."""
+    """The folders of downloads, if none was named."""
     if data is not None:
         return []
     try:

@@ -54,7 +54,7 @@ class BatchScale(nn.Module):
         return (features * square.clamp(min=_SMALLEST).rsqrt()).movedim(-1, self.position)
 
     def scales(self) -> Tensor:
-        """What each feature is divided by at inference."""
+        """The divisor of each feature at inference."""
         return self.mean_square.clamp(min=_SMALLEST).sqrt()
 
     def _remember(self, square: Tensor) -> None:

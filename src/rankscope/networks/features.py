@@ -71,13 +71,13 @@ class PatchFeatures(nn.Module):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """How many rows and columns of patches there are."""
+        """Numbers of rows and columns of patches."""
         _, height, width = self.image
         return (height - self.patch) // self.stride + 1, (width - self.patch) // self.stride + 1
 
     @property
     def num_patches(self) -> int:
-        """How many patches there are."""
+        """Number of patches."""
         return math.prod(self.grid)
 
     def forward(self, images: Tensor) -> Tensor:

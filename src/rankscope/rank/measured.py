@@ -67,7 +67,7 @@ class MeasureOptions:
         memory_limit: in bytes; None for four fifths of what is available.
         checkpoint: a folder to keep finished tiles in; the same call goes on from there.
         workers: who computes the tiles.
-        report: told of every finished tile and elimination.
+        report: called after every finished tile and elimination.
 
     Raises:
         MeasurementError: if a number is out of range.

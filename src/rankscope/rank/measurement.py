@@ -152,7 +152,7 @@ class GrowingMatrices:
         is_graded: whether the matrices are the graded parts.
         store: keeps tiles, and may know some already.
         workers: compute the tiles.
-        report: told of every tile and every elimination.
+        report: called after every tile and every elimination.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Checkpoint:
     Args:
         folder: created if it is not there.
         identity: plain data that says what is measured; a folder goes on with the same only.
-        on_damage: told the name of each file that has to be computed again.
+        on_damage: called with the name of each file that has to be computed again.
 
     Raises:
         CheckpointError: if the folder belongs to something else, or is in use.

@@ -330,7 +330,7 @@ _CLEAR_GAP = 10.0
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What the first `samples` left and right halves alone say."""
+    """Ranks measured on the first `samples` left and right halves alone."""
 
     samples: int
     matrix_rank: int

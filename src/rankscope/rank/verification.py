@@ -258,7 +258,7 @@ def certify_rank(
         measured: its best run is certified.
         weights: those it was measured at, if it was not at random ones.
         max_determinant: minors up to this size, at most 500, go without answers to challenges.
-        report: told of every finished tile.
+        report: called after every finished tile.
 
     Raises:
         CertificateError: if it was measured at other weights.
@@ -314,7 +314,7 @@ def verify(
 
     Args:
         certificate: as read from a file.
-        report: told of every finished tile.
+        report: called after every finished tile.
         max_defined: up to so many evaluations, challenges too are checked by the defining
             equations.
 

@@ -192,7 +192,7 @@ def fit(  # noqa: PLR0913 - the parts of a run, all by name
             that finds its own checkpoint there goes on from it.
         evaluate: called in inference mode after every epoch; what it gives is recorded. Wrapped in
             `EveryFewEpochs`, it is called less often.
-        progress: told of every step.
+        progress: called after every step.
         batch_norm_frozen: batch normalizations stay in inference mode, their statistics untouched.
         processes: that train together; all call `fit` with the same arguments, and see the same
             folder.

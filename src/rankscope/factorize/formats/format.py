@@ -81,7 +81,7 @@ class WeightShape:
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel moves over its input; a matrix has none of it.
+    """Stride, padding and dilation of a kernel; a matrix has none.
 
     Args:
         stride: one for each position of the kernel.
@@ -285,7 +285,7 @@ class Format(ABC):
         return weight.reshape(shape.sizes)
 
     def num_parameters(self, shape: WeightShape, ranks: Ranks) -> int:
-        """How many numbers the cores hold together, for one group."""
+        """Number of entries of all cores, for one group."""
         sizes = self._ranks(shape, ranks)
         return _weight_formula(self, shape).parameters(sizes)
 

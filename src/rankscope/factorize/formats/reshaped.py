@@ -125,7 +125,7 @@ class ReshapedFormat(Format):
     reverses_outputs: ClassVar[bool]
 
     def factors(self, shape: WeightShape) -> ChannelFactors:
-        """How the channels are cut."""
+        """The factors that the channels are split into."""
         return ChannelFactors.of(shape, self.num_factors, reversed_outputs=self.reverses_outputs)
 
     def paired_sizes(self, shape: WeightShape) -> tuple[int, ...]:

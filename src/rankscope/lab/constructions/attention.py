@@ -267,7 +267,7 @@ class Recurrence:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What the decoder wrote, and where it looked.
+    """The decoder's outputs and attention weights.
 
     Args:
         outputs: one row for each step.

@@ -161,7 +161,7 @@ FEWEST_UNITS = Theorem(
 
 @dataclass(frozen=True)
 class FewestUnits:
-    """How many hidden units a function needs.
+    """The least number of hidden units that a function needs.
 
     Args:
         lower: what every network needs.

@@ -167,7 +167,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class WorkloadTraining:
-    """How a workload is trained.
+    """Training settings of a workload.
 
     Args:
         workload: the network and its samples.
@@ -182,7 +182,7 @@ class WorkloadTraining:
     seed: int = 0
 
     def samples(self, data: DataSet) -> TensorData:
-        """What is trained on, labels replaced."""
+        """The training samples, labels replaced."""
         return with_random_labels(data.train, self.noise, data.num_classes, seed=self.seed)
 
     def run(

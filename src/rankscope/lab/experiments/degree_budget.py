@@ -43,7 +43,7 @@ _HALVES = 256  # samples that are paired for the epsilon rank
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a network may hold.
+    """The budget of parameters of a network.
 
     Args:
         matrices: B of the source, from which the depth follows: B over the degree, rounded down.

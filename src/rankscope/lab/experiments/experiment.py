@@ -39,7 +39,7 @@ _QUICK_SEEDS = 2
 
 @dataclass(frozen=True)
 class RunContext:
-    """What an entry is given to work with.
+    """What an entry may use: a folder, data and time, with the callback of its progress.
 
     Args:
         folder: its own, for checkpoints; it goes on from what it finds there. It is deleted when
@@ -47,7 +47,7 @@ class RunContext:
             `kept/NAME` of the results.
         data: the data folder, see `rankscope.networks.datasets`.
         seconds: how long the entry may take, by `working_seconds`.
-        report: told how far it is.
+        report: called with the progress.
     """
 
     folder: Path

@@ -184,7 +184,7 @@ class ResultsFolder:
         return recorded if agreed == asdict(old) else agreed
 
     def work(self, run: Run) -> Path:
-        """Where a run keeps what it has not finished."""
+        """The folder in which a run keeps unfinished work."""
         return self.path / _WORK / run.name
 
     def is_finished(self, run: Run) -> bool:

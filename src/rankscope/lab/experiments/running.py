@@ -65,7 +65,7 @@ class Outcome:
 
     @property
     def environment(self) -> Environment:
-        """What the rows were computed with; lists where they differ."""
+        """The environment of the rows; lists where they differ."""
         return merge_environments([finished.environment for finished in self.finished])
 
     @property
@@ -285,8 +285,8 @@ def run_experiment(
         folder: gets one file for each finished run; what is there already is not run again, and
             a run that was interrupted goes on from its checkpoint.
         options: data, seconds, which entries, which seeds, and where.
-        report: told how far each run is; how many are finished, if workers do them.
-        on_row: told the name and the row of each run that is finished now.
+        report: called with the progress of each run; how many are finished, if workers do them.
+        on_row: called with the name and the row of each run that is finished now.
 
     Raises:
         ExperimentError: if the folder belongs to something else, or an entry is unknown.

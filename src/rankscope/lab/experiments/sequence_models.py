@@ -461,7 +461,7 @@ class SequenceEntry(Entry):
         return {**row, "kept MB": memory, "seconds": history.seconds}
 
     def sizes(self, model: nn.Module) -> Row:
-        """What the table says of the shape."""
+        """Columns that describe the shape of a model."""
         shape, attention = self.shape, self.shape.attention
         return {
             "shape": f"{shape.depth} x {shape.width}",

@@ -100,7 +100,7 @@ class NoisyRegression:
 
 @dataclass(frozen=True)
 class Regularizer:
-    """What is changed in the training; this one changes nothing."""
+    """A change of the training; this one changes nothing."""
 
     @property
     def name(self) -> str:
@@ -301,7 +301,7 @@ GAIN = 0.7
 
 @dataclass(frozen=True)
 class DeepRun:
-    """How a deep network started and what it learned.
+    """The first gradients of a deep network, and what it learned.
 
     Args:
         losses: cross-entropy before each step and after the last.

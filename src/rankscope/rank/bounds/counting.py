@@ -185,11 +185,11 @@ class Count(ABC):
 
     @abstractmethod
     def value(self, degree: int) -> int:
-        """How many of one degree."""
+        """The number of one degree."""
 
     @abstractmethod
     def total(self, degree: int) -> int:
-        """How many of all degrees up to this one; none below degree 0."""
+        """The number of all degrees up to this one; none below degree 0."""
 
     @abstractmethod
     def log_value(self, degree: int) -> float:

@@ -90,7 +90,7 @@ class Pooling:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens the first level pools."""
+        """Number of tokens that the first level pools."""
         return sum(map(len, self.levels[0])) if self.levels else 0
 
 

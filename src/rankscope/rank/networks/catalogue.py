@@ -36,7 +36,7 @@ _MAX_PARTS = 2**12
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a family's class stands, and what its settings may be.
+    """A family's class, and what its settings may be.
 
     Args:
         module: that defines the class.

@@ -27,7 +27,7 @@ Instructions = NDArray[numpy.int64]
 
 
 class Program(NamedTuple):
-    """What to do with rows of residues; row 0 is zero and the inputs follow it.
+    """A straight-line program on rows of residues; row 0 is zero and the inputs follow it.
 
     Args:
         instructions: (count, 11): whether the left operands are factors (1) or rows (0); the

@@ -31,7 +31,7 @@ class Piece:
 
     @property
     def num_rows(self) -> int:
-        """How many rows of M it adds to."""
+        """Number of rows of M that it adds to."""
         return len(self.inner[0] if self.left is None else self.left)
 
 
