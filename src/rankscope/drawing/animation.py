@@ -177,7 +177,7 @@ def _shift(label: Label, dx: float, dy: float) -> Label:
 # --- Frozen layout: the frames share one placement, so that only what merges moves ----------------
 
 
-FAULT, UNREST = 1000.0, 20.0
+FAULT_PENALTY, CROSSING_PENALTY = 1000.0, 20.0
 # Nodes, convolutions and open legs up to which the best place is looked for.
 MOST_PARTS = 20
 # A wire this near (pixels) to a barrier seems to lie on it.
@@ -219,19 +219,19 @@ def _best(
 
     def consider(moved: Placement) -> None:
         scene = render(after.diagram, moved, view)
-        least = min((badness for badness, _, _ in trials), default=math.inf)
-        trials.append((0.0 if is_large else _badness(scene, least), moved, scene))
+        least = min((penalty for penalty, _, _ in trials), default=math.inf)
+        trials.append((0.0 if is_large else _penalty(scene, least), moved, scene))
 
     for point in _candidates(placement, after, has_rows=has_rows):
         consider(_move_result(placement, after, point))
         if trials[-1][0] == 0 or is_large:
             break
-    if min(badness for badness, _, _ in trials) >= FAULT and not is_large:
+    if min(penalty for penalty, _, _ in trials) >= FAULT_PENALTY and not is_large:
         # Nothing along rows and columns is fine: step aside, with legs that slant.
         slanted = replace(placement, straight=tuple(after.diagram.index_by_name))
         for point in _asides(_mean(placement, after)):
             consider(_move_result(slanted, after, point))
-            if trials[-1][0] < FAULT:
+            if trials[-1][0] < FAULT_PENALTY:
                 break
     _, moved, scene = min(trials, key=lambda one: one[0])
     return replace(moved, straight=_known_indices(placement.straight, after)), scene
@@ -275,17 +275,17 @@ def _asides(point: Point) -> Iterator[Point]:
             yield (x + distance * dx, y + distance * dy)
 
 
-def _badness(scene: Scene, least: float) -> float:
+def _penalty(scene: Scene, least: float) -> float:
     """Faults count most, then crossings and wires that hug a barrier, then corners.
 
     What is not better than `least` anyway is not looked at closely.
     """
-    badness = sum(map(_num_corners, scene.wires)) + UNREST * _num_hugging(scene)
-    if badness < least:
-        badness += UNREST * crossings(scene)
-    if badness < least:
-        badness += FAULT * len(lint(scene))
-    return badness
+    penalty = sum(map(_num_corners, scene.wires)) + CROSSING_PENALTY * _num_running_along(scene)
+    if penalty < least:
+        penalty += CROSSING_PENALTY * crossings(scene)
+    if penalty < least:
+        penalty += FAULT_PENALTY * len(lint(scene))
+    return penalty
 
 
 def _num_corners(wire: Wire) -> int:
@@ -296,17 +296,18 @@ def _num_corners(wire: Wire) -> int:
     return 2 if abs(x0 - x1) > CLOSE and abs(y0 - y1) > CLOSE else 1
 
 
-def _num_hugging(scene: Scene) -> int:
+def _num_running_along(scene: Scene) -> int:
     """Wires with a piece that runs close beside the border of a barrier."""
     return sum(
         1
         for wire in scene.wires
         for frame in scene.frames
-        if frame.style == "barrier" and any(_hugs(piece, frame) for piece in pairwise(wire.points))
+        if frame.style == "barrier"
+        and any(_runs_along(piece, frame) for piece in pairwise(wire.points))
     )
 
 
-def _hugs(piece: tuple[Point, Point], frame: Shape) -> bool:
+def _runs_along(piece: tuple[Point, Point], frame: Shape) -> bool:
     (x0, y0), (x1, y1) = piece
     left, top, right, bottom = frame.box
     if abs(x0 - x1) < 1 and min(abs(x0 - left), abs(x0 - right)) < CLOSE:

@@ -37,16 +37,16 @@ def compressed_network(model: nn.Module, trace: LayerTrace, ranks: Sequence[int]
         trace: what was read.
         ranks: how many components each layer keeps.
     """
-    twin = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
+    clone = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
     for layer, rank in zip(trace.layers, ranks, strict=True):
-        path, normalization = layer.node.path, _normalization_of(twin, layer)
+        path, normalization = layer.node.path, _normalization_of(clone, layer)
         if normalization is not None:
-            _put(twin, normalization, nn.Identity())
+            _put(clone, normalization, nn.Identity())
         smaller = _keep_components(layer, rank, folds=normalization is not None)
         if not path:
             return smaller
-        _put(twin, path, smaller)
-    return twin
+        _put(clone, path, smaller)
+    return clone
 
 
 def _normalization_of(model: nn.Module, layer: CPLayer) -> str | None:

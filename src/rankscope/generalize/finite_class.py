@@ -136,10 +136,10 @@ def quantize_network(model: nn.Module, quantization: Quantization) -> QuantizedN
     Raises:
         GeneralizationError: if a scale is missing, or the model holds integers that matter.
     """
-    twin = _smallest(copy.deepcopy(model).eval().requires_grad_(requires_grad=False))
+    clone = _smallest(copy.deepcopy(model).eval().requires_grad_(requires_grad=False))
     histogram = torch.zeros(quantization.num_values, dtype=torch.long)
     num_parameters = num_tensors = 0
-    for name, tensor in _numbers(twin):
+    for name, tensor in _numbers(clone):
         scale = quantization.scale_of(name, tensor)
         codes = quantization.codes(tensor, scale)
         tensor.copy_(codes * scale)
@@ -148,7 +148,7 @@ def quantize_network(model: nn.Module, quantization: Quantization) -> QuantizedN
         num_parameters += tensor.numel()
         num_tensors += 1
     num_scales = num_tensors if quantization.scales is None else 0
-    return QuantizedNetwork(twin, quantization, num_parameters, num_scales, histogram)
+    return QuantizedNetwork(clone, quantization, num_parameters, num_scales, histogram)
 
 
 def _smallest(model: nn.Module) -> nn.Module:

@@ -194,13 +194,13 @@ def _with_fixed_kernels(model: nn.Module) -> nn.Module:
 
     Traced, the making of an orthogonal kernel is some fifty operations a layer.
     """
-    twin = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
-    for module in twin.modules():
+    clone = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
+    for module in clone.modules():
         if isinstance(module, _BUILT):
             with torch.no_grad():
                 kernel = module.weight()
             setattr(module, "weight", partial(_same, kernel))  # noqa: B010 - it was a method
-    return twin
+    return clone
 
 
 def _same(kernel: Tensor) -> Tensor:

@@ -270,11 +270,11 @@ def as_convolution(module: nn.Module) -> ConvolutionMap:
 
 def linear_part(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """The layer on batches in float64, without its bias."""
-    twin = copy.deepcopy(module).double().requires_grad_(requires_grad=False).eval()
-    bias = getattr(twin, "bias", None)
+    clone = copy.deepcopy(module).double().requires_grad_(requires_grad=False).eval()
+    bias = getattr(clone, "bias", None)
     if isinstance(bias, Tensor):
         bias.zero_()
-    return lambda inputs: twin(inputs)
+    return lambda inputs: clone(inputs)
 
 
 def as_matrix(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor:

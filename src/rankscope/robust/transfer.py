@@ -169,10 +169,10 @@ def _absolute(node: Node, layer: nn.Module) -> nn.Module:
         layer = layer.to_conv2d()
     elif isinstance(layer, ORTHOGONAL):
         raise node.refusal("intervals do not go through it; use the method Lipschitz")
-    twin = copy.deepcopy(layer).requires_grad_(requires_grad=False)
-    for name, weight in twin.named_parameters():
+    clone = copy.deepcopy(layer).requires_grad_(requires_grad=False)
+    for name, weight in clone.named_parameters():
         weight.copy_(torch.zeros_like(weight) if name.endswith("bias") else weight.abs())
-    return twin
+    return clone
 
 
 def _read_linear(node: Node) -> TransferFunction:

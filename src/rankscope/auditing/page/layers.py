@@ -29,7 +29,7 @@ class Column:
     """A heading, what it means, and whether it stays in a narrow window."""
 
     title: str
-    meaning: str
+    description: str
     is_narrow: bool = False
     is_number: bool = True
 
@@ -81,7 +81,7 @@ def shown_matrices(row: TensorRow) -> tuple[int | None, ...]:
 def _heading(place: int, column: Column) -> str:
     return (
         f'<th scope="col" class="{_classes(column)}" aria-sort="none"><button type="button" '
-        f'data-column="{place}" title="{escape(column.meaning)}">{column.title}</button></th>'
+        f'data-column="{place}" title="{escape(column.description)}">{column.title}</button></th>'
     )
 
 

@@ -19,7 +19,7 @@ class Setting:
     Args:
         name: the word.
         keyword: the builder's parameter that it feeds.
-        meaning: what it is, in a few words.
+        description: what it is, in a few words.
         smallest: the smallest integer it may be.
         is_list: whether it may be several integers with commas between them.
         alias: another word for the same, which the exact network of that name uses.
@@ -27,7 +27,7 @@ class Setting:
 
     name: str
     keyword: str
-    meaning: str
+    description: str
     smallest: int = 1
     is_list: bool = False
     alias: str | None = None
@@ -68,7 +68,9 @@ class Setting:
         return number
 
     def _refusal(self, value: str | Value) -> FamilyError:
-        return FamilyError(f"{self.name} ({self.meaning}) must be {self.wanted}, got {value!r}.")
+        return FamilyError(
+            f"{self.name} ({self.description}) must be {self.wanted}, got {value!r}."
+        )
 
 
 @dataclass(frozen=True)

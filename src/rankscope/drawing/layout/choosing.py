@@ -198,7 +198,7 @@ def _grid_cells(
 
 
 DIGIT = re.compile(r"\d")
-FAULT, CROSSED = 1000.0, 40.0
+FAULT_PENALTY, CROSSED = 1000.0, 40.0
 MAX_INLINE, MAX_INLINE_TOWER = 5, 9
 MAX_SWEEPS = 2
 MAX_MOVES = 48
@@ -262,9 +262,9 @@ def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placeme
         if detours == 0.0:
             return candidate
         scene = render(wiring.diagram, candidate, view)
-        badness = detours + FAULT * len(lint(scene)) + CROSSED * crossings(scene)
-        if best is None or badness < best[0]:
-            best = (badness, candidate)
+        penalty = detours + FAULT_PENALTY * len(lint(scene)) + CROSSED * crossings(scene)
+        if best is None or penalty < best[0]:
+            best = (penalty, candidate)
     assert best is not None
     return best[1]
 

@@ -46,7 +46,7 @@ def align(
         before, chosen = _cheapest_before(cost, is_first=place == 0)
         choices.append(chosen)
         cost = [
-            arrived + _dislike(column, wanted, taken)
+            arrived + _distance_penalty(column, wanted, taken)
             for arrived, column in zip(before, columns, strict=True)
         ]
     last = min(range(len(columns)), key=lambda place: cost[place])
@@ -68,7 +68,7 @@ def _cheapest_before(cost: list[float], *, is_first: bool) -> tuple[list[float],
     return arrived, chosen
 
 
-def _dislike(column: int, wanted: Sequence[Want], taken: tuple[int, int]) -> float:
+def _distance_penalty(column: int, wanted: Sequence[Want], taken: tuple[int, int]) -> float:
     outside = max(taken[0] - column, column - taken[1], 0)
     return OUTSIDE * outside + sum(weight * abs(column - want) for want, weight in wanted)
 

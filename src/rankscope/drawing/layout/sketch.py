@@ -233,9 +233,11 @@ def branches(sketch: Sketch) -> None:
             if NodeEnd(name) not in sketch.at and name in sketch.wiring.diagram.node_by_name
         ]
         while waiting:
-            end = next((end for end in waiting if _hook(sketch, end) is not None), waiting[0])
+            end = next(
+                (end for end in waiting if _neighbour_of(sketch, end) is not None), waiting[0]
+            )
             waiting.remove(end)
-            _hang(sketch, end, _hook(sketch, end), row)
+            _place_off_row(sketch, end, _neighbour_of(sketch, end), row)
 
 
 def _neighbours(sketch: Sketch, end: End) -> list[End]:
@@ -249,7 +251,7 @@ def _neighbours(sketch: Sketch, end: End) -> list[End]:
     return sorted(neighbours, key=lambda other: not isinstance(other, Dot))
 
 
-def _hook(sketch: Sketch, end: NodeEnd) -> End | None:
+def _neighbour_of(sketch: Sketch, end: NodeEnd) -> End | None:
     band = {sketch.band.get(other) for other in _neighbours(sketch, end)} - {None}
     latest = max((b for b in band if b is not None), default=None)
     for other in _neighbours(sketch, end):
@@ -258,18 +260,18 @@ def _hook(sketch: Sketch, end: NodeEnd) -> End | None:
     return None
 
 
-def _hang(sketch: Sketch, end: NodeEnd, hook: End | None, row: Row) -> None:
-    if hook is None:
+def _place_off_row(sketch: Sketch, end: NodeEnd, neighbour: End | None, row: Row) -> None:
+    if neighbour is None:
         right = max(sketch.at[NodeEnd(name)][0] for name in row.nodes)
         sketch.put(end, (right + GAP, 0.0), row.band)
         return
-    x, y = sketch.at[hook]
+    x, y = sketch.at[neighbour]
     reaches_up = any(
         sketch.band.get(other, row.band) < row.band for other in _neighbours(sketch, end)
     )
     first = Side.UP if y < 0 or (y == 0 and reaches_up) else Side.DOWN
     sides = (first,) if y != 0 or reaches_up else (first, _opposite(first))
-    branch = BRANCH_FROM_DOT if isinstance(hook, Dot) else BRANCH
+    branch = BRANCH_FROM_DOT if isinstance(neighbour, Dot) else BRANCH
     branch += sketch.size - DIAMETER / UNIT
     for shift in (0.0, GAP, -GAP, 2 * GAP, -2 * GAP, 3 * GAP, -3 * GAP):
         for side in sides:

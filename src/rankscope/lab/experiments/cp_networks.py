@@ -336,14 +336,14 @@ class PropertiesEntry(Entry):
         sample = Sample(*inputs_and_labels(data))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model, twin = build(self.network), build(self.network.removeprefix("cp-"))
+            model, plain = build(self.network), build(self.network.removeprefix("cp-"))
         options = Options(num_jacobians=0)
         result = analyse(model, sample, self.margin, options=options, report=context.report)
         layers = result.choice.layers
         factors = [layer.factor for layer in layers]
         return {
             "parameters": sum(weight.numel() for weight in model.parameters()),
-            "plain parameters": sum(weight.numel() for weight in twin.parameters()),
+            "plain parameters": sum(weight.numel() for weight in plain.parameters()),
             "samples": len(sample),
             "layers": len(layers),
             "components": sum(layer.rank for layer in layers),
