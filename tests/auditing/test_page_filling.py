@@ -4,7 +4,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.page.text import asset, embedded_json, fill, round_for_picture
+from rankscope.auditing.page.text import asset, embedded_json, fill, shortened
 
 
 @settings(deadline=None)
@@ -35,7 +35,7 @@ def test_every_place_is_filled_once() -> None:
 @settings(deadline=None)
 @given(st.floats(-1e300, 1e300, allow_subnormal=False))
 def test_short_numbers_are_close(value: float) -> None:
-    (found,) = round_for_picture([value])
+    (found,) = shortened([value])
     assert found is not None
     assert math.isclose(found, value, rel_tol=5.1e-4)
 

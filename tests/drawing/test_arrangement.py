@@ -9,7 +9,7 @@ from rankscope.drawing.page import (
     below,
     beside,
     columns,
-    prefix_names,
+    named,
     sign,
 )
 from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
@@ -91,7 +91,7 @@ def test_names_are_made_different_everywhere() -> None:
             Label("$=$", 0.0, 0.0, 9.0, "caption", (0.0, 0.0, 1.0, 1.0)),
         ),
     )
-    found = prefix_names(scene, "left")
+    found = named(scene, "left")
     assert found.frames[0].name == "left:F"
     assert found.wires[0].name == "left:i"
     assert found.wires[0].ends == ("left:A", "left:B")

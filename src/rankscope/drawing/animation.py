@@ -27,7 +27,7 @@ from rankscope.drawing.frames import (
 from rankscope.drawing.layout.choosing import place
 from rankscope.drawing.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, Placement, View, Wiring
 from rankscope.drawing.layout.render import render
-from rankscope.drawing.page import columns, prefix_names
+from rankscope.drawing.page import columns, named
 from rankscope.drawing.raster import to_png
 from rankscope.drawing.scene import Box, Label, Point, Scene, Shape, Wire, union
 from rankscope.drawing.themes import LIGHT, Theme
@@ -468,7 +468,7 @@ def _sequence_scene(drawn: DrawnSequence, sequence_number: int) -> Scene:
     for number, picture in enumerate(drawn.scenes):
         box = (left, picture.box[1], right, picture.box[3])
         panel = add_caption(picture, drawn, number, box)
-        panels.append(prefix_names(panel, f"{sequence_number}.{number}"))
+        panels.append(named(panel, f"{sequence_number}.{number}"))
     page = add_heading(columns(panels, PANEL_GAP, tallest=TALLEST_BOARD), drawn.sequence.heading)
     return page.shifted(-page.box[0], 0.0)
 

@@ -228,7 +228,7 @@ def _in_columns(stacks: list[Scene]) -> Scene:
     return page
 
 
-def prefix_names(scene: Scene, prefix: str) -> Scene:
+def named(scene: Scene, prefix: str) -> Scene:
     """The same picture, with names that differ from those of other pictures on the page."""
 
     def shapes(layer: tuple[Shape, ...]) -> tuple[Shape, ...]:
@@ -333,7 +333,7 @@ def network_page(network: Network, draw: DrawBody) -> Scene:
 
 def _line(step: Step, draw: DrawBody) -> Scene:
     """The equals sign ends at x = 0, with the picture right of it and the name left."""
-    picture = prefix_names(draw(step.body), step.name)
+    picture = named(draw(step.body), step.name)
     equals = sign("=")
     equals = equals.shifted(-equals.box[2], 0.0)
     name = place_label(
@@ -463,7 +463,7 @@ def _sum_scene(total: Sum, view: View) -> Scene:
     lines: list[list[Scene]] = [[]]
     width = 0.0
     for number, term in enumerate(total.terms, start=1):
-        picture = prefix_names(lay_out(term.diagram, NO_HINTS, view), f"term {number}")
+        picture = named(lay_out(term.diagram, NO_HINTS, view), f"term {number}")
         before = sign_text(term.coefficient, is_first=number == 1)
         parts = [sign(before), picture] if before else [picture]
         wide = sum(part.box[2] - part.box[0] + SIGN_GAP for part in parts)

@@ -174,10 +174,10 @@ def build(name: str) -> "nn.Module":
     Raises:
         RequestError: if there is no network of that name.
     """
-    entry = _entry(name)
-    if entry.has_weights:
-        return _with_weights(name, entry.make(), embedded_weights(name))
-    return entry.make()
+    found = _entry(name)
+    if found.has_weights:
+        return _with_weights(name, found.make(), embedded_weights(name))
+    return found.make()
 
 
 def build_trained(

@@ -183,8 +183,8 @@ def random_quantiles(sizes: tuple[int, ...], count: int) -> list[float]:
     values = numpy.linspace(0.0, 1.0, NUM_CELLS + 1)
     reached = law.cumulative(law.edge * values**2)
     wanted = 1 - (numpy.arange(count) + 0.5) / count
-    quantiles: list[float] = numpy.interp(wanted, reached, values).tolist()
-    return quantiles
+    found: list[float] = numpy.interp(wanted, reached, values).tolist()
+    return found
 
 
 # --- A spectrum the size of a word ----------------------------------------------------------------

@@ -12,8 +12,8 @@ from rankscope.auditing.page.text import (
     PART_NAMES,
     breakable,
     readable,
-    round_for_picture,
     shape_text,
+    shortened,
 )
 from rankscope.auditing.spectra import MatrixRow, TensorRow
 from rankscope.diagrams.diagram import Diagram
@@ -305,7 +305,7 @@ def layer_data(audit: Audit, diagrams: LayerDiagrams) -> dict[str, object]:
     for matrix in (matrix for row in audit.tensors for matrix in row.matrices):
         if key(matrix) not in references:
             quantiles = random_quantiles(random_sizes(matrix), NUM_QUANTILES)
-            references[key(matrix)] = round_for_picture(quantiles)
+            references[key(matrix)] = shortened(quantiles)
     tensors = [
         _tensor(row, [_matrix(matrix, key(matrix)) for matrix in row.matrices], diagram)
         for row, diagram in zip(audit.tensors, diagrams.keys, strict=True)
@@ -320,5 +320,5 @@ def _tensor(
 
 
 def _matrix(matrix: MatrixRow, reference: str) -> dict[str, object]:
-    values = round_for_picture(matrix.singular_values)
+    values = shortened(matrix.singular_values)
     return {**matrix.to_dict(), "singular_values": values, "reference": reference}

@@ -157,11 +157,11 @@ def embedded_json(value: object) -> str:
     return safe.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def round_for_picture(values: Iterable[float]) -> list[float | None]:
+def shortened(values: Iterable[float]) -> list[float | None]:
     """Four digits that count, enough for a picture; None where JSON has no number.
 
     Example:
-        >>> round_for_picture([1.23456, float("inf")])
+        >>> shortened([1.23456, float("inf")])
         [1.235, None]
     """
     return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
