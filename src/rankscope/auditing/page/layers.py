@@ -8,13 +8,7 @@ from html import escape
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.configuration import Configuration
 from rankscope.auditing.page.charts import NUMBERED, shares, sparkline
-from rankscope.auditing.page.text import (
-    PART_NAMES,
-    breakable,
-    readable,
-    shape_text,
-    shortened,
-)
+from rankscope.auditing.page.text import PART_NAMES, breakable, readable, shape_text, shortened
 from rankscope.auditing.spectra import MatrixRow, TensorRow
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.families.attention import grouped_query, multi_head
