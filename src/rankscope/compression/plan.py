@@ -180,15 +180,15 @@ WEIGHTS_FILE = "model.safetensors"
 
 
 @dataclass(frozen=True)
-class WeightsSeal:
-    """What the file with the weights must be."""
+class WeightsChecksum:
+    """Size and SHA-256 that the file of the weights must have."""
 
     num_bytes: int
     sha256: str
 
     @classmethod
-    def of(cls, data: bytes) -> "WeightsSeal":
-        """The seal of a file's content."""
+    def of(cls, data: bytes) -> "WeightsChecksum":
+        """The checksum of a file's content."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -197,7 +197,7 @@ class SavedPlan:
     """A plan, the weights that go with it, and the built-in network it was made for, if any."""
 
     plan: Plan
-    seal: WeightsSeal
+    checksum: WeightsChecksum
     built_in: str | None
 
     def to_json(self) -> bytes:
@@ -211,8 +211,8 @@ class SavedPlan:
             "built_in": self.built_in,
             "weights": {
                 "file": WEIGHTS_FILE,
-                "bytes": self.seal.num_bytes,
-                "sha256": self.seal.sha256,
+                "bytes": self.checksum.num_bytes,
+                "sha256": self.checksum.sha256,
             },
         }
         try:
@@ -312,5 +312,5 @@ def _saved_plan(fields: dict[str, Any]) -> SavedPlan:
         scoring=fields["scoring"],
         notes=fields["notes"],
     )
-    seal = WeightsSeal(fields["weights"]["bytes"], fields["weights"]["sha256"])
-    return SavedPlan(plan, seal, fields["built_in"])
+    checksum = WeightsChecksum(fields["weights"]["bytes"], fields["weights"]["sha256"])
+    return SavedPlan(plan, checksum, fields["built_in"])

@@ -25,7 +25,7 @@ from rankscope.compression.plan import (
     Costs,
     Plan,
     SavedPlan,
-    WeightsSeal,
+    WeightsChecksum,
     read_plan,
 )
 from rankscope.compression.scores import Batch
@@ -61,18 +61,18 @@ def load(folder: Path | str, into: nn.Module | Callable[[], nn.Module] | None = 
 
 def _weights(path: Path, saved: SavedPlan) -> dict[str, Tensor]:
     with plain_file(path) as (file, size):
-        if size != saved.seal.num_bytes:
+        if size != saved.checksum.num_bytes:
             raise ModelFileError(
                 f"{path} has {size:,} bytes, but its plan was written for "
-                f"{saved.seal.num_bytes:,}: it is cut off, or of another model. Save the model "
+                f"{saved.checksum.num_bytes:,}: it is cut off, or of another model. Save the model "
                 "again."
             )
         data = file.read()
-    seal = WeightsSeal.of(data)
-    if seal != saved.seal:
+    checksum = WeightsChecksum.of(data)
+    if checksum != saved.checksum:
         raise ModelFileError(
-            f"{path} has the SHA-256 {seal.sha256}, but its plan was written for "
-            f"{saved.seal.sha256[:64]}: it was changed, or is of another model. Save the model "
+            f"{path} has the SHA-256 {checksum.sha256}, but its plan was written for "
+            f"{saved.checksum.sha256[:64]}: it was changed, or is of another model. Save the model "
             "again."
         )
     try:
@@ -158,7 +158,7 @@ def save(
     outputs = None if example is None else _outputs(compressed.model, example)
     state = _state(compressed.model)
     data = tensors_to_bytes(state)
-    saved = SavedPlan(compressed.plan, WeightsSeal.of(data), built_in)
+    saved = SavedPlan(compressed.plan, WeightsChecksum.of(data), built_in)
     target = Path(folder).absolute()
     with _beside(target) as beside:
         write_atomically(beside / WEIGHTS_FILE, data)

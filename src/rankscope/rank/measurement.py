@@ -250,12 +250,12 @@ class Checkpoint:
 
     def finish(self, run: Run) -> None:
         """Record a run, and drop its tiles: nothing needs them any more."""
-        _write_sealed(self._run_path(run.prime), json.dumps(asdict(run)).encode())
+        _write_with_digest(self._run_path(run.prime), json.dumps(asdict(run)).encode())
         self._drop_tiles(run.prime)
 
     def finished(self, prime: int) -> Run | None:
         """The run modulo a prime, if it was recorded."""
-        data = _read_sealed(self._run_path(prime), self._on_damage)
+        data = _read_with_digest(self._run_path(prime), self._on_damage)
         if data is None:
             return None
         self._drop_tiles(prime)  # if the process was killed before it had dropped them all
@@ -283,16 +283,16 @@ class TilesInFolder(TileStore):
         self._on_damage = on_damage
 
     def has(self, tile: Tile) -> bool:
-        return _read_sealed(self._path(tile), self._on_damage) is not None
+        return _read_with_digest(self._path(tile), self._on_damage) is not None
 
     def put(self, tile: Tile, parts: Parts) -> None:
         buffer = io.BytesIO()
         numpy.save(buffer, parts, allow_pickle=False)
-        _write_sealed(self._path(tile), buffer.getvalue())
+        _write_with_digest(self._path(tile), buffer.getvalue())
 
     def get(self, tile: Tile) -> Parts:
         path = self._path(tile)
-        data = _read_sealed(path, self._on_damage)
+        data = _read_with_digest(path, self._on_damage)
         if data is None:
             raise CheckpointError(
                 f"{str(path)!r} was removed or damaged while it was in use. Start again: "
@@ -305,12 +305,12 @@ class TilesInFolder(TileStore):
         return self._folder / f"{tile.name}.npy"
 
 
-def _write_sealed(path: Path, data: bytes) -> None:
+def _write_with_digest(path: Path, data: bytes) -> None:
     # Not waiting for the disk: the digest tells if the power failed before the data were there.
     write_atomically(path, data + hashlib.sha256(data).digest(), is_synced=False)
 
 
-def _read_sealed(path: Path, on_damage: Callable[[str], None]) -> bytes | None:
+def _read_with_digest(path: Path, on_damage: Callable[[str], None]) -> bytes | None:
     """What was written, or None if there is nothing or it is damaged."""
     if not path.is_file():
         return None
