@@ -67,7 +67,7 @@ def run_models() -> Iterator[dict[str, object]]:
         inputs = torch.randn(shape, generator=torch.Generator().manual_seed(0))
         network, arrays = from_module(model, inputs), module_arrays(model)
         module = to_module(network, arrays)
-        with patch("rankscope.diagrams.source.fuse_operations", lambda planned: planned):
+        with patch("rankscope.diagrams.source.fused", lambda planned: planned):
             plain = to_module(network, arrays)
         with torch.no_grad():
             torch.testing.assert_close(module(inputs), model(inputs), rtol=1e-4, atol=1e-4)

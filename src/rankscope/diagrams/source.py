@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rankscope.diagrams.network import Constant, Drawable
 from rankscope.diagrams.running.arrays import Array
-from rankscope.diagrams.running.fusing import fuse_operations
+from rankscope.diagrams.running.fusing import fused
 from rankscope.diagrams.running.schedule import Fill, Schedule, Shape, schedule
 from rankscope.diagrams.running.statements import UNKNOWN, Expression, expression, literal, word
 from rankscope.diagrams.search import AUTOMATIC, Method
@@ -105,7 +105,7 @@ class Stored:
 
 def write_source(planned: Schedule, stored: Sequence[Stored]) -> str:
     """A schedule as a file, for arrays that are stored like this."""
-    body = "\n".join(_class(fuse_operations(planned), stored)) + "\n"
+    body = "\n".join(_class(fused(planned), stored)) + "\n"
     imports = ["import torch", "from torch import Tensor, nn"]
     if re.search(r"\bF\.", body):
         imports.insert(1, "import torch.nn.functional as F")

@@ -30,7 +30,7 @@ def values_of(drawable: Drawable) -> tuple[Tensor, Tensor]:
         for array in module.schedule.inputs
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rankscope.diagrams.source.fuse_operations", lambda planned: planned)
+        patch.setattr("rankscope.diagrams.source.fused", lambda planned: planned)
         plain = to_source(drawable)
     assert plain != to_source(drawable)
     names: dict[str, type[nn.Module]] = {}

@@ -25,8 +25,8 @@ from rankscope.diagrams.running.schedule import (
 from rankscope.diagrams.running.statements import (
     UNKNOWN,
     Expression,
+    arranged,
     expression,
-    group_axes,
     literal,
     number,
     word,
@@ -58,7 +58,7 @@ def test_arranging_takes_diagonals_sums_moves_and_merges(
     groups = (tuple(kept[:split]), tuple(kept[split:]))
     shape = tuple(SIZES[index] for index in indices)
     value = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    made = group_axes(Expression("value", shape), tuple(indices), groups, SIZES)
+    made = arranged(Expression("value", shape), tuple(indices), groups, SIZES)
     expected = torch.einsum(f"{''.join(indices)}->{''.join(kept)}", value)
     torch.testing.assert_close(eval(made.code, {"value": value}), expected.reshape(made.shape))
     assert len(made.shape) == 2
@@ -66,7 +66,7 @@ def test_arranging_takes_diagonals_sums_moves_and_merges(
 
 def test_nothing_is_written_for_a_tensor_that_is_already_right() -> None:
     value = Expression("x", (2, 3))
-    assert group_axes(value, ("a", "b"), (("a",), ("b",)), SIZES) is value
+    assert arranged(value, ("a", "b"), (("a",), ("b",)), SIZES) is value
     assert value.reshaped((6,)).reshaped((3, 2)).code == "x.reshape(3, 2)"
     assert value.reshaped((6,)).reshaped((2, 3)) is value
 

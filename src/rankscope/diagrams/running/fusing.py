@@ -32,7 +32,7 @@ from rankscope.diagrams.running.statements import (
 )
 
 
-def fuse_operations(planned: Schedule) -> Schedule:
+def fused(planned: Schedule) -> Schedule:
     """The schedule with fewer, larger operations."""
     fuser = _Fuser(planned)
     for operation in planned.operations:

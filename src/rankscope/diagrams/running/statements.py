@@ -61,7 +61,7 @@ class Expression:
         """The expression expanded to all its entries, also those that broadcasting would add."""
         if self.actual == self.shape:
             return self
-        return Expression(f"{self.atom}.expand{integer_list(self.shape)}", self.shape)
+        return Expression(f"{self.atom}.expand{written(self.shape)}", self.shape)
 
     def reshaped(self, shape: Shape) -> "Expression":
         """The expression in another shape; several changes of shape become one."""
@@ -72,7 +72,7 @@ class Expression:
         origin = self.origin or self
         if origin.shape == shape:
             return origin
-        return Expression(f"{origin.atom}.reshape{integer_list(shape)}", shape, origin=origin)
+        return Expression(f"{origin.atom}.reshape{written(shape)}", shape, origin=origin)
 
     def permuted(self, order: Shape) -> "Expression":
         """The expression with its axes in another order."""
@@ -85,10 +85,10 @@ class Expression:
             return Expression(f"{whole.atom}.mT", shape)
         if len(moved) == 2:
             return Expression(f"{whole.atom}.transpose({moved[0]}, {moved[1]})", shape)
-        return Expression(f"{whole.atom}.permute{integer_list(order)}", shape)
+        return Expression(f"{whole.atom}.permute{written(order)}", shape)
 
 
-def integer_list(numbers: Sequence[int]) -> str:
+def written(numbers: Sequence[int]) -> str:
     """Whole numbers as the arguments of a call."""
     return f"({', '.join(str(int(each)) for each in numbers)})" if numbers else "(())"
 
@@ -161,13 +161,13 @@ def _(operation: schedule.Multiply, operands: tuple[Expression, ...]) -> Express
     inputs, output = operation.inputs, operation.output
     sizes = sizes_of(inputs, operands)
     if len(inputs) == 1:
-        return group_axes(operands[0], inputs[0], single(output), sizes)
+        return arranged(operands[0], inputs[0], single(output), sizes)
     if not operation.has_bias and is_elementwise(inputs, output):
         first, second = (
             broadcast(operand, indices, output, sizes)
             for operand, indices in zip(operands, inputs, strict=True)
         )
-        return combine(first, " * ", second, operation.shape)
+        return joined(first, " * ", second, operation.shape)
     operands = tuple(operand.whole for operand in operands)
     if operation.has_bias:
         return _linear(operation, operands, sizes)
@@ -199,13 +199,13 @@ def _(operation: schedule.Convolve, operands: tuple[Expression, ...]) -> Express
     }
     batch, groups, made, channels = convolution_axes(operation)
     space, kernel = [part.input for part in parts], [part.kernel for part in parts]
-    image = group_axes(
+    image = arranged(
         operands[0], operation.inputs[0], (batch, (*groups, *channels), *single(space)), sizes
     )
-    weight = group_axes(
+    weight = arranged(
         operands[1], operation.inputs[1], ((*groups, *made), channels, *single(kernel)), sizes
     )
-    given, padding = _pad(image.code, parts, sizes)
+    given, padding = _padded(image.code, parts, sizes)
     options = [
         f"{name}={literal(values)}"
         for name, values, usual in (
@@ -226,7 +226,7 @@ def _(operation: schedule.Convolve, operands: tuple[Expression, ...]) -> Express
     value = Expression(f"F.conv{len(parts)}d({arguments})", shape)
     # An output that nobody needs is summed at once.
     value = value.reshaped(tuple(sizes[index] for index in natural))
-    return group_axes(value, natural, single(operation.output), sizes)
+    return arranged(value, natural, single(operation.output), sizes)
 
 
 @expression.register
@@ -242,18 +242,18 @@ def _(operation: schedule.Pick, operands: tuple[Expression, ...]) -> Expression:
     natural = (*shared, *own, *rest)
     shape = tuple(sizes[index] for index in natural)
     if shared:
-        rows = group_axes(operands[1], held, (shared, (operation.along,), rest), sizes)
-        places = group_axes(operands[0], chosen, (shared, own), sizes)
+        rows = arranged(operands[1], held, (shared, (operation.along,), rest), sizes)
+        places = arranged(operands[0], chosen, (shared, own), sizes)
         width = (*places.shape, rows.shape[2])
-        wide = f"{places.atom}.long().unsqueeze(2).expand{integer_list(width)}"
+        wide = f"{places.atom}.long().unsqueeze(2).expand{written(width)}"
         value = Expression(f"torch.gather({rows.code}, 1, {wide})", width)
     else:
-        rows = group_axes(operands[1], held, ((operation.along,), rest), sizes)
-        places = group_axes(operands[0], chosen, single(own), sizes)
+        rows = arranged(operands[1], held, ((operation.along,), rest), sizes)
+        places = arranged(operands[0], chosen, single(own), sizes)
         value = Expression(
             f"F.embedding({places.code}, {rows.code})", (*places.shape, rows.shape[1])
         )
-    return group_axes(value.reshaped(shape), natural, single(operation.output), sizes)
+    return arranged(value.reshaped(shape), natural, single(operation.output), sizes)
 
 
 @expression.register
@@ -301,12 +301,12 @@ def _(operation: schedule.Apply, operands: tuple[Expression, ...]) -> Expression
 def _(operation: schedule.Add, operands: tuple[Expression, ...]) -> Expression:
     total: Expression | None = None
     for coefficient, operand in zip(operation.coefficients, operands, strict=True):
-        term = operand if coefficient in (1.0, -1.0) else _scale(operand, coefficient)
+        term = operand if coefficient in (1.0, -1.0) else _scaled(operand, coefficient)
         if total is None:
-            total = _scale(operand, -1.0) if coefficient == -1.0 else term
+            total = _scaled(operand, -1.0) if coefficient == -1.0 else term
         else:
             sign = " - " if coefficient == -1.0 else " + "
-            total = combine(total, sign, term, operation.shape)
+            total = joined(total, sign, term, operation.shape)
     assert total is not None, "a sum has terms"
     return total
 
@@ -364,7 +364,7 @@ def without_repeats(indices: Indices, keep: Collection[str]) -> Indices:
     return tuple(index for index in left if index in keep)
 
 
-def group_axes(
+def arranged(
     value: Expression, indices: Indices, groups: Sequence[Indices], sizes: Mapping[str, int]
 ) -> Expression:
     """A tensor with one axis per group of indices.
@@ -373,7 +373,7 @@ def group_axes(
 
     Example:
         >>> value = Expression("x", (2, 3, 4))
-        >>> group_axes(value, ("i", "j", "k"), (("k", "i"), ()), {"i": 2, "j": 3, "k": 4}).code
+        >>> arranged(value, ("i", "j", "k"), (("k", "i"), ()), {"i": 2, "j": 3, "k": 4}).code
         'x.sum((1,)).mT.reshape(8, 1)'
     """
     wanted = tuple(index for group in groups for index in group)
@@ -402,10 +402,10 @@ def broadcast(
     held = [index for index in output if index in indices]
     first = output.index(held[0]) if held else len(output)
     groups = [(index,) if index in indices else () for index in output[first:]]
-    return group_axes(value, indices, groups, sizes)
+    return arranged(value, indices, groups, sizes)
 
 
-def combine(first: Expression, sign: str, second: Expression, shape: Shape) -> Expression:
+def joined(first: Expression, sign: str, second: Expression, shape: Shape) -> Expression:
     """Two operands of a product or a sum, broadcast to each other."""
     shapes = (first.actual, second.actual)
     order = max(map(len, shapes))
@@ -472,9 +472,9 @@ def _linear(
     axes = linear_axes(value, weight, operation.output)
     assert axes is not None, "only linear maps get a bias"
     kept, summed, made = axes
-    given = group_axes(operands[0], value, (*single(kept), summed), sizes)
+    given = arranged(operands[0], value, (*single(kept), summed), sizes)
     rows, columns = (made, summed) if weight == (*made, *summed) else (summed, made)
-    matrix = group_axes(operands[1], weight, (rows, columns), sizes)
+    matrix = arranged(operands[1], weight, (rows, columns), sizes)
     turned = matrix if rows == made else matrix.permuted((1, 0))
     size = math.prod(sizes[index] for index in made)
     bias = operands[2].reshaped((size,))
@@ -482,7 +482,7 @@ def _linear(
     made_value = Expression(f"F.linear({given.code}, {turned.code}, {bias.code})", value_shape)
     natural = (*kept, *made)
     shaped = made_value.reshaped(tuple(sizes[index] for index in natural))
-    return group_axes(shaped, natural, single(operation.output), sizes)
+    return arranged(shaped, natural, single(operation.output), sizes)
 
 
 def _matrix_product(
@@ -497,16 +497,16 @@ def _matrix_product(
         kept, summed, made = axes
         if value != (*kept, *summed) or operation.output != (*kept, *made):
             continue
-        left = group_axes(operands[first], value, (*single(kept), summed), sizes)
+        left = arranged(operands[first], value, (*single(kept), summed), sizes)
         ends = (made,) if made else ()
         shape = tuple(
             math.prod(sizes[index] for index in group) for group in (*single(kept), *ends)
         )
         if weight == (*summed, *made):
-            right = group_axes(operands[second], weight, (summed, *ends), sizes)
+            right = arranged(operands[second], weight, (summed, *ends), sizes)
             code, is_atom = f"{left.atom} @ {right.atom}", False
         else:
-            right = group_axes(operands[second], weight, (*ends, summed), sizes)
+            right = arranged(operands[second], weight, (*ends, summed), sizes)
             code, is_atom = f"F.linear({left.code}, {right.code})", True
         return Expression(code, shape, is_atom=is_atom).reshaped(operation.shape)
     return None
@@ -534,7 +534,7 @@ def _tensor_product(
     natural = tuple(index for index in (*left, *right) if index not in summed)
     shape = tuple(sizes[index] for index in natural)
     value = Expression(f"torch.tensordot({given}, {literal(places)})", shape)
-    return group_axes(value, natural, single(operation.output), sizes)
+    return arranged(value, natural, single(operation.output), sizes)
 
 
 def _einsum(
@@ -563,13 +563,13 @@ def _merged_product(
     batch = tuple(index for index in output if index in shared)
     rows = tuple(index for index in left if index not in shared)
     columns = tuple(index for index in right if index not in shared)
-    first = group_axes(operands[0], inputs[0], (batch, rows, summed), sizes)
-    second = group_axes(operands[1], inputs[1], (batch, summed, columns), sizes)
+    first = arranged(operands[0], inputs[0], (batch, rows, summed), sizes)
+    second = arranged(operands[1], inputs[1], (batch, summed, columns), sizes)
     shape = (*first.shape[:2], second.shape[2])
     value = Expression(f"{first.atom} @ {second.atom}", shape, is_atom=False)
     natural = (*batch, *rows, *columns)
     shaped = value.reshaped(tuple(sizes[index] for index in natural))
-    return group_axes(shaped, natural, single(output), sizes)
+    return arranged(shaped, natural, single(output), sizes)
 
 
 def _diagonals(indices: Indices) -> tuple[tuple[tuple[int, int], ...], Indices]:
@@ -583,12 +583,14 @@ def _diagonals(indices: Indices) -> tuple[tuple[tuple[int, int], ...], Indices]:
     return tuple(diagonals), tuple(left)
 
 
-def _scale(value: Expression, coefficient: float) -> Expression:
+def _scaled(value: Expression, coefficient: float) -> Expression:
     code = f"{number(coefficient)} * {value.atom}"
     return replace(value, code=code, is_atom=False, origin=None)
 
 
-def _pad(code: str, parts: tuple[Convolution, ...], sizes: Mapping[str, int]) -> tuple[str, Shape]:
+def _padded(
+    code: str, parts: tuple[Convolution, ...], sizes: Mapping[str, int]
+) -> tuple[str, Shape]:
     """The image with what F.pad has to add, and what the convolution pads by itself."""
     for part in parts:
         _check_padding(part, sizes[part.input])
