@@ -58,13 +58,13 @@ class Expression:
 
     @property
     def whole(self) -> "Expression":
-        """The expression expanded to all its entries, also those that broadcasting would add."""
+        """With all its entries, also those that broadcasting would add."""
         if self.actual == self.shape:
             return self
         return Expression(f"{self.atom}.expand{written(self.shape)}", self.shape)
 
     def reshaped(self, shape: Shape) -> "Expression":
-        """The expression in another shape; several changes of shape become one."""
+        """In another shape; several changes of shape become one."""
         if self.actual != self.shape:
             return self.whole.reshaped(shape)
         if self.shape == shape:
@@ -75,7 +75,7 @@ class Expression:
         return Expression(f"{origin.atom}.reshape{written(shape)}", shape, origin=origin)
 
     def permuted(self, order: Shape) -> "Expression":
-        """The expression with its axes in another order."""
+        """With its axes in another order."""
         if order == tuple(range(len(order))):
             return self
         whole, last = self.whole, len(order) - 1
@@ -441,7 +441,7 @@ def convolution_axes(operation: schedule.Convolve) -> tuple[Indices, Indices, In
 
 
 def last_positions(operation: schedule.Apply) -> Shape:
-    """Shape of the last positions, as many as the function normalizes."""
+    """As many positions as the function normalizes, at the end."""
     order = len(operation.shape)
     return tuple(range(order - len(operation.over), order))
 
