@@ -85,7 +85,7 @@ def outer_products(state: Tensor, features: Tensor, cores: Tensor) -> Tensor:
     return state
 
 
-def require_equal(found: list[Tensor], wanted: list[Tensor]) -> None:
-    for one, other in zip(found, wanted, strict=True):
+def require_equal(outputs: list[Tensor], wanted: list[Tensor]) -> None:
+    for one, other in zip(outputs, wanted, strict=True):
         error = float((one - other).norm() / other.norm())
         assert error < 1e-5, f"relative error {error}"

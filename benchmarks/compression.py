@@ -55,8 +55,8 @@ def run() -> Iterator[dict[str, object]]:
     for batch in (64, 1):
         for memory, environment in MEMORY.items():
             command = [sys.executable, "-W", "ignore", "-m", "benchmarks.compression", str(batch)]
-            found = {**os.environ, **environment}
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=found)
+            settings = {**os.environ, **environment}
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=settings)
             for line in done.stdout.splitlines():
                 yield {**json.loads(line), "freed memory": memory}
 
@@ -71,8 +71,8 @@ def resnet(batch: int) -> Iterator[dict[str, object]]:
     for whole, also in ((dense, None), (folded, None), (folded, faster)):
         if also is not None and batch == 1:
             continue  # at batch 1 no choice takes half of the time: it is spent on calls
-        found = compress(whole, keep=0.1, also=also, example=images, formats=formats)
-        small = found.model.eval()
+        compressed = compress(whole, keep=0.1, also=also, example=images, formats=formats)
+        small = compressed.model.eval()
         with torch.no_grad():
             torch.testing.assert_close(whole(images), dense(images), rtol=1e-3, atol=1e-4)
             rebuilt = _rebuilt(small)
@@ -81,8 +81,8 @@ def resnet(batch: int) -> Iterator[dict[str, object]]:
             "case": f"ResNet-32 at 10 %, batch {batch}",
             "normalizations": "folded" if whole is folded else "kept",
             "also": None if also is None else f"{also.unit}={also.keep:g}",
-            "flops": round(found.plan.kept.flops / found.plan.dense.flops, 3),
-            "kept": found.plan.kept.parameters,
+            "flops": round(compressed.plan.kept.flops / compressed.plan.dense.flops, 3),
+            "kept": compressed.plan.kept.parameters,
             "over_dense": _ratio(small, dense, images),
             "over_folded_dense": _ratio(small, folded, images),
         }
@@ -90,12 +90,12 @@ def resnet(batch: int) -> Iterator[dict[str, object]]:
 
 def _rebuilt(small: nn.Module) -> nn.Module:
     """The same network with dense layers from its cores: what it must compute."""
-    found = copy.deepcopy(small)
-    for module in list(found.modules()):
+    rebuilt = copy.deepcopy(small)
+    for module in list(rebuilt.modules()):
         for name, child in module.named_children():
             if isinstance(child, FactorizedConv2d):
                 setattr(module, name, child.to_dense())
-    return found
+    return rebuilt
 
 
 def _ratio(one: nn.Module, other: nn.Module, images: Tensor) -> float:

@@ -73,9 +73,9 @@ def _regions(
 ) -> dict[str, object]:
     network = montufar_network(num_inputs=inputs, widths=widths)
     start = time.process_time()
-    found = count(network)
+    regions = count(network)
     seconds = time.process_time() - start
     expected = montufar_lower_bound(num_inputs=inputs, widths=widths).value
-    assert getattr(found, "num_patterns", None) == expected, (found, expected)
+    assert getattr(regions, "num_patterns", None) == expected, (regions, expected)
     most = zaslavsky_upper_bound(num_inputs=inputs, width=sum(widths)).value
     return {"case": case, "regions": expected, "one_layer": most, "seconds": round(seconds, 2)}

@@ -36,12 +36,12 @@ def run() -> Iterator[dict[str, object]]:
     yield {"case": "random sum of 20 products, 20 x 20 x 20", **_compare(easy, 20, 600)}
     for size, order in INTERVALS:
         start = time.process_time()
-        found = cp_rank(_tensor_train(size, order))
+        interval = cp_rank(_tensor_train(size, order))
         yield {
             "case": f"cp_rank, n = {size}, d = {order}",
-            "lower": found.lower,
-            "upper": found.upper,
-            "failed": list(found.failed),
+            "lower": interval.lower,
+            "upper": interval.upper,
+            "failed": list(interval.failed),
             "seconds": round(time.process_time() - start, 2),
         }
 
@@ -86,7 +86,7 @@ def _ours(tensor: Reals, num_components: int, seed: int) -> Factors:
 
 
 def _theirs(tensor: Reals, num_components: int, sweeps: int, seed: int) -> Factors:
-    found = parafac(
+    decomposition = parafac(
         tensor,
         num_components,
         n_iter_max=sweeps,
@@ -95,5 +95,5 @@ def _theirs(tensor: Reals, num_components: int, sweeps: int, seed: int) -> Facto
         random_state=seed,
         linesearch=True,  # their best; without it no start comes near
     )
-    weights, factors = found
+    weights, factors = decomposition
     return (factors[0] * weights, *factors[1:])

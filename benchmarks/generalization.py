@@ -19,9 +19,14 @@ from benchmarks.peak_memory import peak_mebibytes
 from benchmarks.timing import seconds
 from rankscope.generalize.arora import measure_noise_stability
 from rankscope.generalize.compressed_network import compressed_network, outputs_of
+from rankscope.generalize.layer_trace import (
+    Activations,
+    LayerTrace,
+    measure_activations,
+    trace_layers,
+)
 from rankscope.generalize.rank_search import RankChoice, find_ranks
 from rankscope.generalize.sample import Sample
-from rankscope.generalize.walk import Activations, Walk, measure_activations, read_walk
 from rankscope.networks.catalogue import build
 from rankscope.networks.cp_networks import in_cp_form
 
@@ -43,21 +48,21 @@ def images(count: int) -> Sample:
     return Sample(inputs, torch.randint(10, (count,), generator=generator))
 
 
-def properties(model: nn.Module, sample: Sample) -> tuple[Walk, Activations, RankChoice]:
-    walk = read_walk(model, IMAGE)
-    activations = measure_activations(walk, sample)
-    return walk, activations, find_ranks(walk, activations, 1.0)
+def properties(model: nn.Module, sample: Sample) -> tuple[LayerTrace, Activations, RankChoice]:
+    trace = trace_layers(model, IMAGE)
+    activations = measure_activations(trace, sample)
+    return trace, activations, find_ranks(trace, activations, 1.0)
 
 
 def run(samples: int = SAMPLES) -> Iterator[dict[str, object]]:
     """Check that the outputs agree, then time them, each after the other."""
     model, sample = network(), images(samples)
     small = images(4)
-    walk, activations, choice = properties(model, small)
+    trace, activations, choice = properties(model, small)
     torch.testing.assert_close(activations.outputs, outputs_of(model, small.inputs))
     plain = seconds(lambda: outputs_of(model, sample.inputs))
     ours = seconds(lambda: properties(model, sample))
-    smaller = compressed_network(model, walk, choice.ranks)
+    smaller = compressed_network(model, trace, choice.ranks)
     yield {
         "case": "cp-vgg16-bn, triangle form",
         "samples": samples,
@@ -75,7 +80,7 @@ def run(samples: int = SAMPLES) -> Iterator[dict[str, object]]:
     yield {
         "case": "Jacobians",
         "samples": FEW,
-        "s": round(seconds(lambda: measure_noise_stability(walk, few)), 2),
+        "s": round(seconds(lambda: measure_noise_stability(trace, few)), 2),
     }
 
 

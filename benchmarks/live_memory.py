@@ -33,11 +33,11 @@ class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # Everything made here was given back by an operation: this one was there before.
             if isinstance(value, Tensor):
                 self._add(value.untyped_storage(), 0)
-        found = func(*args, **(kwargs or {}))
-        for value in tree_leaves(found):
+        outputs = func(*args, **(kwargs or {}))
+        for value in tree_leaves(outputs):
             if isinstance(value, Tensor):
                 self._add(value.untyped_storage(), value.untyped_storage().nbytes())
-        return found
+        return outputs
 
     def _add(self, storage: torch.UntypedStorage, size: int) -> None:
         key = storage._cdata

@@ -68,16 +68,16 @@ def _to_flint(matrix: Integers, prime: int) -> flint.nmod_mat:
 def _against_flint(matrix: Integers, prime: int) -> dict[str, object]:
     mine = partial(rank_modulo, matrix, prime)
     theirs = _to_flint(matrix, prime)
-    found = mine()
-    assert found == theirs.rank(), "the ranks differ"
+    rank = mine()
+    assert rank == theirs.rank(), "the ranks differ"
     repeats = REPEATS[len(matrix)]
     first_call = seconds(mine)
     ratio, median = _ratio_when_warm(mine, theirs.rank, repeats=repeats)
     conversion = partial(_to_flint, matrix, prime)
     conversion_ratio, _ = _ratio_when_warm(mine, conversion, repeats=repeats)
-    limit = _limit(len(matrix), found)
+    limit = _limit(len(matrix), rank)
     return {
-        "rank": found,
+        "rank": rank,
         "seconds": round(median, 4),
         "first_call_over_warm": round(first_call / median, 2),
         "flint_over_ours": round(1 / ratio, 2),
@@ -146,13 +146,13 @@ def _memory(matrix: Integers, rank: int) -> dict[str, object]:
     watcher = threading.Thread(target=watch)
     watcher.start()
     start_time = time.perf_counter()
-    found = rank_modulo(matrix, PRIMES[0])
+    measured = rank_modulo(matrix, PRIMES[0])
     elapsed = time.perf_counter() - start_time
     stop.set()
     watcher.join()
-    assert found == rank, found
+    assert measured == rank, measured
     return {
-        "rank": found,
+        "rank": measured,
         "seconds": round(elapsed, 2),
         "memory_over_matrix": round((largest[0] - base) / matrix.nbytes, 2),
     }

@@ -74,8 +74,10 @@ def _inputs(batch: int, features: int) -> Tensor:
 
 
 def _require_same(layer: nn.Module, other: nn.Module, inputs: Tensor) -> None:
-    found, wanted = (each(inputs, inputs, inputs, need_weights=False)[0] for each in (layer, other))
-    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+    outputs, wanted = (
+        each(inputs, inputs, inputs, need_weights=False)[0] for each in (layer, other)
+    )
+    torch.testing.assert_close(outputs, wanted, rtol=1e-3, atol=1e-4)
 
 
 def _training(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:

@@ -58,8 +58,8 @@ def cost_table() -> list[str]:
     lines = ["| form (N = M = 512, F = 768) | parameters | operations | largest intermediate |"]
     lines.append("|---|---:|---:|---:|")
     for name, form in forms.items():
-        found = rankscope.cost(form)
-        numbers = (found.parameters, found.flops, found.largest_intermediate)
+        counted = rankscope.cost(form)
+        numbers = (counted.parameters, counted.flops, counted.largest_intermediate)
         lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |")
     return lines
 

@@ -66,8 +66,8 @@ def measured(place: int) -> tuple[str, ...]:
     try:
         return (given.source, given.name, *_cells(given.build(), given.example))
     except Exception as error:  # noqa: BLE001 - a page that says what failed is better than none
-        told = str(error).strip().splitlines() or ["no reason given"]
-        return (given.source, given.name, f"{type(error).__name__}: {told[0]}".replace("|", "/"))
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        return (given.source, given.name, f"{type(error).__name__}: {lines[0]}".replace("|", "/"))
 
 
 def _cells(module: nn.Module, example: Any) -> tuple[str, ...]:
@@ -139,8 +139,10 @@ def write(rows: Mapping[tuple[str, str], tuple[str, ...]], order: Sequence[zoo.M
     lines = [f"| {' | '.join(row)} |" for row in shown]
     read = Counter(row[0] for row in shown if len(row) == len(HEADINGS) and float(row[-1]) < 1e-4)
     counts = Counter(row[0] for row in shown)
-    told = ", ".join(f"{read[source]} of {count} of {source}" for source, count in counts.items())
-    summary = f"\nRead and run again to 1e-4: {told}.\n"
+    read_counts = ", ".join(
+        f"{read[source]} of {count} of {source}" for source, count in counts.items()
+    )
+    summary = f"\nRead and run again to 1e-4: {read_counts}.\n"
     PAGE.write_text(INTRODUCTION + heading + "\n".join(lines) + "\n" + summary)
 
 

@@ -47,7 +47,7 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class SplitModel:
     """One architecture with several sets of weights, and the ways to split its inputs.
 
     Args:
@@ -112,17 +112,17 @@ def find_files(folders: Sequence[Path]) -> dict[str, Path]:
     Raises:
         FileNotFoundError: with all that are in no folder, and where they come from.
     """
-    found = {
+    paths = {
         name: folder / name for name in FILES for folder in folders if (folder / name).is_file()
     }
-    missing = [f"  {name}  ({FILES[name]})" for name in FILES if name not in found]
+    missing = [f"  {name}  ({FILES[name]})" for name in FILES if name not in paths]
     if missing:
         places = ", ".join(map(str, folders)) or "no folder: none was given"
         raise FileNotFoundError("\n".join([f"Looked in {places}, and did not find", *missing]))
-    return found
+    return paths
 
 
-def resnet_subject(files: dict[str, Path], *, image_class: str, seed: int) -> Subject:
+def resnet_split(files: dict[str, Path], *, image_class: str, seed: int) -> SplitModel:
     """The published ResNet-20 and its initialisation, on the first test images."""
     images, labels = resnet20.read_cifar10(files["cifar-10-batches-bin/test_batch.bin"])
     trained = resnet20.trained(files["resnet_cifar10/resnet20.safetensors"])
@@ -130,7 +130,7 @@ def resnet_subject(files: dict[str, Path], *, image_class: str, seed: int) -> Su
     share = resnet20.accuracy(trained, images[:1000], labels[:1000])
     partitions = image_partitions(seed=seed)
     patches = with_new_halves(resnet20.to_patches(images[: 2 * SAMPLES]), partitions)
-    return Subject(
+    return SplitModel(
         name="ResNet-20",
         models={
             "trained": resnet20.PatchClassifier(trained),
@@ -144,7 +144,7 @@ def resnet_subject(files: dict[str, Path], *, image_class: str, seed: int) -> Su
     )
 
 
-def stories_subject(files: dict[str, Path], *, seed: int) -> Subject:
+def stories_split(files: dict[str, Path], *, seed: int) -> SplitModel:
     """The published Llama and its initialisation, on the beginnings of image captions."""
     tokenizer = stories260k.Tokenizer.read(files["stories260k/tok512.bin"])
     trained = stories260k.trained(files["stories260k/stories260K.bin"])
@@ -154,7 +154,7 @@ def stories_subject(files: dict[str, Path], *, seed: int) -> Subject:
     windows = torch.tensor([tokens[:TOKENS] for tokens in captions if len(tokens) >= TOKENS])
     frequent = Counter(token for tokens in captions for token in tokens).most_common(1)[0][0]
     partitions = text_partitions(seed=seed)
-    return Subject(
+    return SplitModel(
         name="stories260k",
         models={
             "trained": trained,
@@ -169,40 +169,40 @@ def stories_subject(files: dict[str, Path], *, seed: int) -> Subject:
     )
 
 
-def measure(subject: Subject, weights: str, split: str, *, report: Report = ignore) -> Row:
+def measure(split_model: SplitModel, weights: str, split: str, *, report: Report = ignore) -> Row:
     """One split; the mean of the logit over the inputs themselves is taken off first.
 
     A constant adds at most 1 to any rank, but would hide the rest of the spectrum behind it.
     """
-    model = subject.models[weights]
+    model = split_model.models[weights]
     with torch.no_grad():
-        logits = torch.cat([model(batch) for batch in torch.split(subject.inputs, BATCH)])
-    chosen = logits[:, subject.column]
+        logits = torch.cat([model(batch) for batch in torch.split(split_model.inputs, BATCH)])
+    chosen = logits[:, split_model.column]
     mean, deviation = chosen.mean(), chosen.std(correction=0)
     cancelled = max(1.0, float(mean.abs() / deviation))  # digits lost by taking off the mean
-    found = separation_rank(
+    measured = separation_rank(
         model,
-        subject.partitions[split],
-        inputs=subject.inputs,
+        split_model.partitions[split],
+        inputs=split_model.inputs,
         options=FunctionOptions(
-            output=lambda logits: logits[:, subject.column] - mean,
+            output=lambda logits: logits[:, split_model.column] - mean,
             precision=cancelled * torch.finfo(chosen.dtype).eps,
             batch_size=BATCH,
             report=report,
         ),
     )
-    values = found.numeric.singular_values
+    values = measured.numeric.singular_values
     return Row(
-        model=subject.name,
+        model=split_model.name,
         weights=weights,
         partition=split,
-        samples=len(subject.inputs),
-        numeric_rank=found.numeric.value,
-        tolerance=found.numeric.tolerance / float(values[0]),
-        entropy=found.numeric.entanglement_entropy,
+        samples=len(split_model.inputs),
+        numeric_rank=measured.numeric.value,
+        tolerance=measured.numeric.tolerance / float(values[0]),
+        entropy=measured.numeric.entanglement_entropy,
         rank_within_tenth=rank_within(0.1, values),
         rank_within_hundredth=rank_within(0.01, values),
-        entropy_curve=[[point.samples, point.entanglement_entropy] for point in found.curve],
+        entropy_curve=[[point.samples, point.entanglement_entropy] for point in measured.curve],
         singular_values=(values / numpy.linalg.norm(values)).tolist(),
     )
 
@@ -213,20 +213,20 @@ def rank_within(share: float, singular_values: Matrix) -> int:
     return epsilon_rank(numpy.diag(singular_values), radius, metric=Frobenius()).upper
 
 
-def measure_all(subjects: Sequence[Subject]) -> list[Row]:
+def measure_all(split_models: Sequence[SplitModel]) -> list[Row]:
     """Every split of every model, with bars on a terminal."""
     tasks = [
-        (subject, weights, split)
-        for subject in subjects
-        for split in subject.partitions
-        for weights in subject.models
+        (split_model, weights, split)
+        for split_model in split_models
+        for split in split_model.partitions
+        for weights in split_model.models
     ]
     rows = []
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
-        for number, (subject, weights, split) in enumerate(tasks, 1):
-            title = f"{number} of {len(tasks)}: {subject.name}, {weights}, {split}"
-            report = _moving(bars, bars.add_task(title, total=len(subject.inputs) ** 2))
-            rows.append(measure(subject, weights, split, report=report))
+        for number, (split_model, weights, split) in enumerate(tasks, 1):
+            title = f"{number} of {len(tasks)}: {split_model.name}, {weights}, {split}"
+            report = _moving(bars, bars.add_task(title, total=len(split_model.inputs) ** 2))
+            rows.append(measure(split_model, weights, split, report=report))
     return rows
 
 
@@ -248,12 +248,12 @@ def main(arguments: Sequence[str]) -> None:
     except FileNotFoundError as error:
         sys.exit(str(error))
     start = time.monotonic()
-    subjects = [
-        resnet_subject(files, image_class=options.image_class, seed=options.seed),
-        stories_subject(files, seed=options.seed),
+    split_models = [
+        resnet_split(files, image_class=options.image_class, seed=options.seed),
+        stories_split(files, seed=options.seed),
     ]
-    print(*(subject.checks for subject in subjects), sep="\n")
-    rows = measure_all(subjects)
+    print(*(split_model.checks for split_model in split_models), sep="\n")
+    rows = measure_all(split_models)
     options.out.mkdir(parents=True, exist_ok=True)
     write_rows(rows, options.out / f"{NAME}.json")
     draw(rows, options.out / f"{NAME}.svg")

@@ -39,13 +39,13 @@ PICTURES: dict[str, Drawable] = {
 
 def audit(folder: Path, console: Console) -> None:
     """The small transformer that comes with the package: findings, and a page to look at."""
-    found = rankscope.audit()
-    console.print(f"An audit of {found.source}, {found.parameters.total:,} parameters:")
-    for finding in found.findings:
+    report = rankscope.audit()
+    console.print(f"An audit of {report.source}, {report.parameters.total:,} parameters:")
+    for finding in report.findings:
         console.print(f"  {finding.severity.name.lower()}: {finding.title}", markup=False)
-    document = json.dumps(found.to_dict(), indent=2, allow_nan=False)
+    document = json.dumps(report.to_dict(), indent=2, allow_nan=False)
     write_atomically(folder / "audit.json", document.encode())
-    write_atomically(folder / "audit.html", audit_to_html(found).encode())
+    write_atomically(folder / "audit.html", audit_to_html(report).encode())
     console.print(f"Open {folder / 'audit.html'}; all numbers are in {folder / 'audit.json'}\n")
 
 
@@ -69,12 +69,12 @@ def price(console: Console) -> None:
     """Same parameters, nearly the same operations, 64 times the attention map."""
     table = Table("attention", "parameters", "operations", "largest intermediate", box=None)
     for name, form in FORMS.items():
-        found = rankscope.cost(form)
+        counted = rankscope.cost(form)
         table.add_row(
             name,
-            f"{found.parameters:,}",
-            f"{found.flops:,}",
-            f"{found.largest_intermediate:,}",
+            f"{counted.parameters:,}",
+            f"{counted.flops:,}",
+            f"{counted.largest_intermediate:,}",
         )
     console.print(table)
 

@@ -184,10 +184,10 @@ def test_a_sum_over_patches_has_rank_two_and_a_network_more() -> None:
         "trained": SumOverPatches(),
         "untrained": resnet20.PatchClassifier(network),
     }
-    subject = example.Subject(
+    split_model = example.SplitModel(
         "small", models, resnet20.to_patches(images), 0, example.image_partitions(seed=0), ""
     )
-    rows = example.measure_all([subject])
+    rows = example.measure_all([split_model])
     assert len(rows) == 8
     for row in rows:
         assert row.numeric_rank == (2 if row.weights == "trained" else 8)

@@ -1,4 +1,4 @@
-"""Measure, draw, audit, shrink and prove things about neural networks, by splitting them in two.
+"""Ranks between groups of a network's inputs or weights: measure, draw, audit, compress, certify.
 
 Names are imported when they are first used, so that commands that need no torch never load it;
 `__init__.pyi` says where each of them comes from.

@@ -165,7 +165,7 @@ class GeneralizationError(RankscopeError, ValueError):
 
 
 class PlanError(RankscopeError, ValueError):
-    """A model was asked to be planned for a budget or with wishes that no shape fits."""
+    """A model was asked to be planned for a budget or with constraints that no shape meets."""
 
 
 class ConstructionError(RankscopeError, ValueError):

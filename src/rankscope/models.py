@@ -47,7 +47,7 @@ _NEEDED = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What one name stands for: a command takes from it what it needs.
+    """One name of the catalogue: a command takes from it what it needs.
 
     Args:
         name: as the command line says it.
@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """In words."""
+        """The kind of model, in words."""
         if self.built_in is not None:
             return "built-in network"
         if self.family is None:
@@ -125,7 +125,7 @@ class Model:
 
     @cached_property
     def diagram(self) -> "Drawable":
-        """As a tensor diagram, a sum of them, or a network of them."""
+        """The model as a tensor diagram, a sum of them, or a network of them."""
         drawable: Drawable = self._part("diagram")
         return drawable
 
@@ -169,7 +169,7 @@ class Model:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """What is evaluated, where nothing but its values is needed."""
+        """The model as a function, for commands that need only its values."""
         function: Callable[..., Any] = self._part("function")
         return function
 
@@ -458,7 +458,7 @@ def _open_compressed(folder: Path, base: object, given: _Given) -> Model:
 
 
 def _open_object(name: str, made: object, given: _Given) -> Model:
-    """What a factory makes, or what the caller has."""
+    """Open what a factory makes, or an object that the caller passed."""
     if _is_module(made):
         return _open_module(name, made, given)
     if _is_drawable(made):
@@ -526,7 +526,7 @@ def call_factory(what: str) -> object:
     module_name, _, attribute = what.partition(":")
     # Whatever the user's code prints, standard output stays ours.
     with _current_directory_importable(), redirect_stdout(sys.stderr):
-        made = _imported(what, module_name)
+        made = _import(what, module_name)
         for name in attribute.split("."):
             if not hasattr(made, name):
                 raise ImportPathError(f"{what}: {module_name} has no attribute {attribute!r}.")
@@ -541,7 +541,7 @@ def call_factory(what: str) -> object:
             ) from error
 
 
-def _imported(what: str, module_name: str) -> object:
+def _import(what: str, module_name: str) -> object:
     try:
         return import_module(module_name)
     except ModuleNotFoundError as error:

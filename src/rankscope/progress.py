@@ -1,4 +1,4 @@
-"""How far a long computation has come, and the callback that is told of it."""
+"""Progress of long computations, and the callback that receives it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -31,21 +31,21 @@ _SHOWN = 60  # characters of a value in a message, at most
 Identity = Mapping[str, object]
 
 
-def require_same(path: Path, found: Identity, wanted: Identity, *, what: str) -> None:
+def require_same(path: Path, recorded: Identity, wanted: Identity, *, what: str) -> None:
     """Refuse a folder that belongs to something else.
 
     Args:
         path: the folder.
-        found: what it says that it belongs to.
+        recorded: what it says that it belongs to.
         wanted: what it is asked for.
         what: the kind of run, for the message.
 
     Raises:
         CheckpointError: if the two differ; the message names the first key that does.
     """
-    for key in sorted({*found, *wanted}):
-        if found.get(key) != wanted.get(key):
-            one, other = _difference(str(found.get(key)), str(wanted.get(key)))
+    for key in sorted({*recorded, *wanted}):
+        if recorded.get(key) != wanted.get(key):
+            one, other = _difference(str(recorded.get(key)), str(wanted.get(key)))
             raise CheckpointError(
                 f"The folder {str(path)!r} belongs to another {what}: its {key} is {one}, not "
                 f"{other}. Name another folder, or ask for the same {what}."
@@ -101,11 +101,11 @@ class ResumableFolder:
             if manifest is not None:
                 file = path / manifest
                 wanted = json.loads(json.dumps(identity))
-                found = _read_manifest(file, error) if file.is_file() else None
-                if found is None and not is_shared:
+                recorded = _read_manifest(file, error) if file.is_file() else None
+                if recorded is None and not is_shared:
                     self._require_empty(manifest)
-                agreed = wanted if found is None else (agree or self._same)(found, wanted)
-                if agreed != found:
+                agreed = wanted if recorded is None else (agree or self._same)(recorded, wanted)
+                if agreed != recorded:
                     data = json.dumps(dict(agreed), indent=1, allow_nan=False)
                     write_atomically(file, data.encode())
             remove_leftovers(path)
@@ -113,9 +113,9 @@ class ResumableFolder:
             self._lock.release()
             raise
 
-    def _same(self, found: dict[str, Any], wanted: dict[str, Any]) -> Identity:
-        require_same(self.path, found, wanted, what=self._what)
-        return found
+    def _same(self, recorded: dict[str, Any], wanted: dict[str, Any]) -> Identity:
+        require_same(self.path, recorded, wanted, what=self._what)
+        return recorded
 
     def _require_empty(self, manifest: str) -> None:
         if all(is_leftover(path) or path == self._lock.path for path in self.path.iterdir()):

@@ -394,7 +394,7 @@ class Optional(Reader[T | None]):
 
 @dataclass(frozen=True)
 class Either(Reader[Any]):
-    """What one of two readers reads; neither changes what it reads."""
+    """Reads what one of two readers accepts; neither changes what it reads."""
 
     first: Reader[Any]
     second: Reader[Any]
@@ -458,7 +458,7 @@ class Pair(Reader[tuple[Any, Any]]):
 
 @dataclass(frozen=True)
 class Converted(Reader[T]):
-    """What a function makes of what a reader reads.
+    """Applies a function to what a reader reads.
 
     Args:
         parts: reads the data.

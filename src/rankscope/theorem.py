@@ -1,4 +1,4 @@
-"""What a theorem promises, kept next to the number it promises."""
+"""Theorems and bounds: a number is kept together with the statement behind it."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ RELATIVE_ROUNDING = 1e-12
 
 
 class Status(StrEnum):
-    """How far a statement is to be trusted."""
+    """How a statement is known: published, proved here, measured or disputed."""
 
     PUBLISHED = "published"
     RECALLED = "published, as recalled"

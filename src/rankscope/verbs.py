@@ -1,4 +1,4 @@
-"""What commands do to a model, as functions that take whatever `open_model` takes."""
+"""The top-level functions: what commands do, for whatever `open_model` takes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ def audit(
             `digits` or a module; None for the small transformer that comes with the package.
         family: how to read the configuration, where it does not say.
         name: what to call the model in the audit; its word, path or class by default.
-        report: told after every tensor.
+        report: called after every tensor.
 
     Example:
         >>> audit().configuration.depth
@@ -84,7 +84,7 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
         attack: that tries to refute it; None for APGD.
         pixels: smallest and largest value of an entry; None if there is no limit.
         samples: only the first so many; None for all.
-        report: told how far it is.
+        report: called with the progress.
 
     Example:
         >>> import torch
@@ -107,7 +107,7 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
 
     opened = open_model(model)
     opened.require_for("certify")
-    labelled = _labelled(opened, data, samples, part="test")
+    labelled = _labelled_samples(opened, data, samples, part="test")
     return certify(
         _classifier(opened, labelled),
         labelled.inputs,
@@ -138,7 +138,7 @@ def bound_generalization(
         margin: of scores, that the compression may use up.
         options: how ranks are searched for, and which bounds are computed.
         samples: only the first so many; None for all.
-        report: told of every stage.
+        report: called after every stage.
 
     Raises:
         RequestError: if the model or the data are not of a usable kind.
@@ -154,13 +154,13 @@ def bound_generalization(
     require_margin(margin)
     opened = open_model(model)
     opened.require_for("generalization")
-    labelled = _labelled(opened, data, samples, part="train")
+    labelled = _labelled_samples(opened, data, samples, part="train")
     sample = Sample(labelled.inputs, labelled.labels)
     network = _classifier(opened, labelled)
     return analyse(network, sample, margin, options=options, report=report)
 
 
-def _labelled(
+def _labelled_samples(
     opened: Model,
     data: "str | Path | tuple[Tensor, Tensor] | LabelledSamples",
     count: int | None,

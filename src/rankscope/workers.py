@@ -1,4 +1,4 @@
-"""Where independent pieces of work are done: here, on more cores, or on a cluster, by joblib."""
+"""Workers for independent tasks: in this process, on more cores, or on a cluster, by joblib."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -80,7 +80,7 @@ class Workers:
             return ((number, function(task)) for number, task in enumerate(tasks))
         if self.backend == "threading":
             return self._run_in_threads(function, tasks)
-        calls = [joblib.delayed(_numbered)(function, item) for item in enumerate(tasks)]
+        calls = [joblib.delayed(_with_number)(function, item) for item in enumerate(tasks)]
         if self.backend == "loky":
             return self._run_unordered(calls)
         self._require_cluster()
@@ -107,7 +107,7 @@ class Workers:
 
         def in_place(item: tuple[int, Task]) -> tuple[int, Result]:
             with places:
-                return _numbered(function, item)
+                return _with_number(function, item)
 
         try:
             yield from self._run_unordered([joblib.delayed(in_place)(i) for i in enumerate(tasks)])
@@ -154,5 +154,5 @@ class Workers:
         return nullcontext()
 
 
-def _numbered(function: Callable[[Task], Result], item: tuple[int, Task]) -> tuple[int, Result]:
+def _with_number(function: Callable[[Task], Result], item: tuple[int, Task]) -> tuple[int, Result]:
     return item[0], function(item[1])

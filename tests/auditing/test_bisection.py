@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.law import solve_growing
+from rankscope.auditing.depth_width_law import solve_growing
 
 
 @settings(deadline=None)

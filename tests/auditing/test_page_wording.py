@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.page.text import (
+    count_in_words,
     model_name,
     model_sentence,
     percent,
     readable,
     shape_text,
-    spoken_count,
 )
 
 
@@ -35,7 +35,7 @@ def test_small_shares_keep_a_digit() -> None:
 
 
 def test_counts_are_spoken_in_their_scale() -> None:
-    spoken = [spoken_count(count) for count in (999_999, 1_000_000, 2 * 10**9, 3 * 10**12)]
+    spoken = [count_in_words(count) for count in (999_999, 1_000_000, 2 * 10**9, 3 * 10**12)]
     assert spoken == ["999,999", "1 million", "2 billion", "3 trillion"]
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Configuration, Parameters
+from rankscope.auditing.depth_width_law import LEVINE
 from rankscope.auditing.label_places import Box
-from rankscope.auditing.law import LEVINE
 from rankscope.auditing.plan_picture import (
     FILE_FONT_SIZE,
     FILE_SIZE,

@@ -172,8 +172,8 @@ def test_data_that_do_not_fit_are_refused(
     assert "got 'nothing'" in refusal(capsys, factory, "--data", "nothing")
     assert "built-in network, or a file" in refusal(capsys, factory, "--data", str(tmp_path))
     save_file({"inputs": torch.rand(2, 6)}, tmp_path / "half.safetensors")
-    told = refusal(capsys, factory, "--data", str(tmp_path / "half.safetensors"))
-    assert "must hold 'inputs' and integer 'labels', got inputs (torch.float32)" in told
+    message = refusal(capsys, factory, "--data", str(tmp_path / "half.safetensors"))
+    assert "must hold 'inputs' and integer 'labels', got inputs (torch.float32)" in message
 
 
 def test_limits_can_be_given_up(
@@ -187,6 +187,6 @@ def test_a_folder_that_cannot_be_made_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str, labelled: str
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    told = refusal(capsys, factory, "--data", labelled, "-o", str(tmp_path / "file" / "x"))
-    assert "Cannot make the folder" in told
+    message = refusal(capsys, factory, "--data", labelled, "-o", str(tmp_path / "file" / "x"))
+    assert "Cannot make the folder" in message
     assert OutputError.exit_code == 2

@@ -130,8 +130,8 @@ def test_wrong_requests_list_the_right_ones(
     assert "There is no model 'resnet'. Did you mean resnet" in refusal(capsys, "resnet", dry)
     assert "gives a int" in refusal(capsys, f"{factory}:number", dry)
     assert "'nothing' is none of them" in refusal(capsys, "digits", dry, "--data", "nothing")
-    told = refusal(capsys, f"{factory}:network", dry, "--data", ".")
-    assert "takes from the folder '.' is not known" in told
+    message = refusal(capsys, f"{factory}:network", dry, "--data", ".")
+    assert "takes from the folder '.' is not known" in message
 
 
 def test_weights_of_another_shape_are_refused_naming_both(
@@ -139,9 +139,9 @@ def test_weights_of_another_shape_are_refused_naming_both(
 ) -> None:
     other = nn.Sequential(nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 7))
     save_file(other.state_dict(), tmp_path / "other.safetensors")
-    told = refusal(capsys, f"{factory}:network", "--dry-run", "--weights", "other.safetensors")
-    assert "(7,)" in told
-    assert "(6,)" in told
+    message = refusal(capsys, f"{factory}:network", "--dry-run", "--weights", "other.safetensors")
+    assert "(7,)" in message
+    assert "(6,)" in message
 
 
 def test_nan_in_a_weights_file_is_refused_with_the_name_of_its_weight(
@@ -151,16 +151,16 @@ def test_nan_in_a_weights_file_is_refused_with_the_name_of_its_weight(
     state["2.weight"][3, 5] = float("nan")
     state["2.weight"][4, 0] = float("inf")
     save_file(state, tmp_path / "broken.safetensors")
-    told = refusal(capsys, f"{factory}:network", "--dry-run", "--weights", "broken.safetensors")
-    assert "2.weight holds 2 NaN or infinite numbers of 240" in told
+    message = refusal(capsys, f"{factory}:network", "--dry-run", "--weights", "broken.safetensors")
+    assert "2.weight holds 2 NaN or infinite numbers of 240" in message
 
 
 def test_data_of_unequal_lengths_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     save_file({"a": torch.zeros(3, 2), "b": torch.zeros(4, 2)}, tmp_path / "data.safetensors")
-    told = refusal(capsys, "digits", "--dry-run", "--data", "data.safetensors")
-    assert "got {'a': 3, 'b': 4}" in told
+    message = refusal(capsys, "digits", "--dry-run", "--data", "data.safetensors")
+    assert "got {'a': 3, 'b': 4}" in message
 
 
 def test_an_untrained_network_is_planned_with_a_note_but_not_written(

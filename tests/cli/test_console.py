@@ -24,7 +24,7 @@ def test_json_is_one_document_without_infinities(capsys: pytest.CaptureFixture[s
 
 
 def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    console.complain("first\n  second")
+    console.print_error("first\n  second")
     assert capsys.readouterr().err == "rankscope: first second\n"
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import unfold
 
 from rankscope.compression.calibration import Activations
-from rankscope.compression.scores import Weighing
+from rankscope.compression.scores import ErrorNorm
 from rankscope.errors import CompressionError
 
 TINY = 1e-12  # a ridge far below the tolerances of the comparisons
@@ -21,10 +21,10 @@ def prepared(model: nn.Module, batches: list[object], ridge: float = TINY) -> Ac
 
 
 def factor_of(scoring: Activations, name: str) -> Tensor:
-    weighing = scoring.weigh(name)
-    assert isinstance(weighing, Weighing)
-    assert weighing.factor is not None
-    return weighing.factor
+    error_norm = scoring.error_norm(name)
+    assert isinstance(error_norm, ErrorNorm)
+    assert error_norm.factor is not None
+    return error_norm.factor
 
 
 def test_the_weighted_error_of_a_linear_map_is_that_of_its_outputs() -> None:
@@ -59,13 +59,13 @@ def test_one_group_and_one_dimension_give_a_plain_matrix() -> None:
 
 def test_rows_of_an_embedding_count_as_often_as_they_are_looked_up() -> None:
     model = nn.Embedding(3, 2)
-    weighing = prepared(model, [torch.tensor([[0, 0], [2, 0]]), torch.tensor([0])]).weigh("")
-    assert weighing is not None
-    assert weighing.rows is not None
-    assert weighing.factor is None
+    error_norm = prepared(model, [torch.tensor([[0, 0], [2, 0]]), torch.tensor([0])]).error_norm("")
+    assert error_norm is not None
+    assert error_norm.rows is not None
+    assert error_norm.factor is None
     # 4, 0 and 1 times, and each once more.
     wanted = torch.tensor([5.0, 1.0, 2.0], dtype=torch.float64) / 8
-    torch.testing.assert_close(weighing.rows.square(), wanted)
+    torch.testing.assert_close(error_norm.rows.square(), wanted)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -114,7 +114,7 @@ def test_a_transformer_layer_is_watched_although_it_has_a_fast_path() -> None:
     layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
     scoring = prepared(nn.TransformerEncoder(layer, 2), [torch.randn(2, 3, 4)])
     for name in ("self_attn.query", "self_attn.out", "linear1", "linear2"):
-        assert scoring.weigh(f"layers.1.{name}") is not None, name
+        assert scoring.error_norm(f"layers.1.{name}") is not None, name
 
 
 def test_recurrent_weights_are_weighed_by_inputs_and_states() -> None:
@@ -124,7 +124,7 @@ def test_recurrent_weights_are_weighed_by_inputs_and_states() -> None:
     sizes = {name: factor_of(scoring, name).shape[0] for name in ("weight_ih_l0", "weight_hh_l0")}
     assert sizes == {"weight_ih_l0": 3, "weight_hh_l0": 2}
     assert factor_of(scoring, "weight_ih_l1").shape == (2, 2)
-    assert scoring.weigh("weight_hr_l0") is None  # nothing shows what it sees
+    assert scoring.error_norm("weight_hr_l0") is None  # nothing shows what it sees
 
 
 def test_a_site_that_no_data_reach_is_weighed_by_its_weight() -> None:
@@ -138,16 +138,16 @@ def test_a_site_that_no_data_reach_is_weighed_by_its_weight() -> None:
             return outputs
 
     scoring = prepared(Half(), [torch.ones(1, 2)])
-    assert scoring.weigh("used") is not None
-    assert scoring.weigh("unused") is None
-    assert scoring.weigh("no such site") is None
+    assert scoring.error_norm("used") is not None
+    assert scoring.error_norm("unused") is None
+    assert scoring.error_norm("no such site") is None
 
 
 def test_batches_may_name_their_inputs_and_the_model_stays_as_it_was() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5), nn.Linear(3, 2))
     before = copy.deepcopy(model.state_dict())
     scoring = prepared(model, [{"input": torch.randn(4, 3)}])
-    assert scoring.weigh("3") is not None
+    assert scoring.error_norm("3") is not None
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(part.training for part in model.modules())
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())

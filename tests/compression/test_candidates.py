@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.compression.candidates import (
-    Kitchen,
+    CandidateGenerator,
     Task,
     error_curve,
     ladder_of_ranks,
     num_bytes,
     quantization_error,
 )
-from rankscope.compression.scores import Weighing, relative_error
+from rankscope.compression.scores import ErrorNorm, relative_error
 from rankscope.compression.sites import Site, read_sites
 from rankscope.compression.usage import Call
 from rankscope.factorize.cores import CoreStore, quantize
@@ -56,9 +56,9 @@ def test_curves_are_the_errors_of_the_groups_together(
     format = FORMATS[name]
     inputs = torch.randn(2, 40, 6, generator=generator, dtype=torch.float64)
     factor = torch.linalg.cholesky(inputs.mT @ inputs)
-    weighing = Weighing(factor) if is_whitened else None
+    error_norm = ErrorNorm(factor) if is_whitened else None
     ladder = ladder_of_ranks(format, grouped.shape, num_steps=5)
-    curve = error_curve(grouped, format, ladder, weighing)
+    curve = error_curve(grouped, format, ladder, error_norm)
     target = grouped.weight.double()
     if is_whitened:
         target = torch.einsum("goihw,gij->gojhw", target, factor)
@@ -73,13 +73,13 @@ def test_curves_are_the_errors_of_the_groups_together(
 
 def test_formats_without_whitening_are_measured_on_outputs(generator: torch.Generator) -> None:
     site = site_of(nn.Linear(8, 16, bias=False))
-    weighing = Weighing(torch.diag(torch.logspace(0, -2, 8, dtype=torch.float64)))
+    error_norm = ErrorNorm(torch.diag(torch.logspace(0, -2, 8, dtype=torch.float64)))
     format = FORMATS["r-tensor-train"]
     ladder = ladder_of_ranks(format, site.shape, num_steps=6)
-    curve = error_curve(site, format, ladder, weighing)
+    curve = error_curve(site, format, ladder, error_norm)
     for place in (0, -1):  # fitted, not interpolated
         rebuilt = format.to_dense(format.decompose(site.weight[0], ladder[place]), site.shape)
-        made = relative_error(site.weight, rebuilt[None], weighing)
+        made = relative_error(site.weight, rebuilt[None], error_norm)
         assert curve[place] == pytest.approx(made, rel=1e-4)
     assert all(0 <= error <= 1.5 for error in curve)
 
@@ -105,27 +105,29 @@ def test_bytes_are_those_of_the_stored_cores(grouped: Site, bits: int | None) ->
 
 
 def test_a_menu_holds_the_dense_weight_first_and_counts_what_runs(grouped: Site) -> None:
-    kitchen = Kitchen((FORMATS["svd"], FORMATS["r-cp"]), bits=(None, 8), num_steps=6)
-    menu = kitchen.menu(Task(grouped, (Call(5, (10, 9)),), Weighing(multiplier=3.0)))
-    assert menu.dense.format is None
-    assert menu.dense.costs.flops == 2 * 5 * 90 * grouped.weight.numel()
-    assert menu.dense.costs.parameters == grouped.weight.numel() + 8
-    for candidate in menu.candidates[1:]:
-        assert candidate.costs.bytes < menu.dense.costs.bytes
+    generator = CandidateGenerator((FORMATS["svd"], FORMATS["r-cp"]), bits=(None, 8), num_steps=6)
+    options = generator.candidates_for(
+        Task(grouped, (Call(5, (10, 9)),), ErrorNorm(multiplier=3.0))
+    )
+    assert options.dense.format is None
+    assert options.dense.costs.flops == 2 * 5 * 90 * grouped.weight.numel()
+    assert options.dense.costs.parameters == grouped.weight.numel() + 8
+    for candidate in options.candidates[1:]:
+        assert candidate.costs.bytes < options.dense.costs.bytes
         assert candidate.score == pytest.approx(3 * candidate.error**2)
-    assert {candidate.bits for candidate in menu.candidates} == {32, 8}
+    assert {candidate.bits for candidate in options.candidates} == {32, 8}
 
 
 def test_errors_of_quantization_are_added_in_squares(grouped: Site) -> None:
     format = FORMATS["tucker"]
-    kitchen = Kitchen((format,), bits=(None, 4), num_steps=4)
-    menu = kitchen.menu(Task(grouped, (), None))
-    plain = {c.ranks: c.error for c in menu.candidates if c.bits == 32}
+    generator = CandidateGenerator((format,), bits=(None, 4), num_steps=4)
+    options = generator.candidates_for(Task(grouped, (), None))
+    plain = {c.ranks: c.error for c in options.candidates if c.bits == 32}
     noise = quantization_error(grouped, 4)
     flat: Tensor = grouped.weight.flatten(0, 1)
     lost = (flat - quantize(flat, 4).dequantize()).norm() / flat.norm()
     assert noise == pytest.approx(float(lost))
-    few = [c for c in menu.candidates if c.bits == 4 and c.ranks in plain]
+    few = [c for c in options.candidates if c.bits == 4 and c.ranks in plain]
     assert few
     for candidate in few:
         assert candidate.error == pytest.approx(
@@ -134,9 +136,9 @@ def test_errors_of_quantization_are_added_in_squares(grouped: Site) -> None:
 
 
 def test_refusals_say_which_format_and_why() -> None:
-    kitchen = Kitchen((FORMATS["tucker"], FORMATS["svd"]), num_steps=4)
-    menu = kitchen.menu(Task(site_of(nn.Embedding(50, 10)), (), None))
-    assert {candidate.format for candidate in menu.candidates} == {None, "svd"}
-    assert menu.refusals == ("tucker: without a kernel, tucker is svd in disguise; use svd.",)
-    tiny = kitchen.menu(Task(site_of(nn.Linear(2, 2)), (), None))
+    generator = CandidateGenerator((FORMATS["tucker"], FORMATS["svd"]), num_steps=4)
+    options = generator.candidates_for(Task(site_of(nn.Embedding(50, 10)), (), None))
+    assert {candidate.format for candidate in options.candidates} == {None, "svd"}
+    assert options.refusals == ("tucker: without a kernel, tucker is svd in disguise; use svd.",)
+    tiny = generator.candidates_for(Task(site_of(nn.Linear(2, 2)), (), None))
     assert tiny.refusals[1] == "svd: no smaller even at ranks of one"

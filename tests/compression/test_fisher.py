@@ -17,10 +17,10 @@ def squares(model: nn.Module, batch: object) -> Tensor:
 
 
 def multiplier(scoring: Fisher, name: str) -> float:
-    weighing = scoring.weigh(name)
-    assert weighing is not None
-    assert weighing.factor is None
-    return weighing.multiplier
+    error_norm = scoring.error_norm(name)
+    assert error_norm is not None
+    assert error_norm.factor is None
+    return error_norm.multiplier
 
 
 def test_multipliers_are_mean_squared_gradients_times_squared_weights() -> None:
@@ -86,7 +86,7 @@ def test_a_site_the_loss_does_not_depend_on_is_weighed_by_its_weight() -> None:
     scoring = Fisher(first_only, [torch.ones(1, 3)])
     scoring.prepare(model)
     assert multiplier(scoring, "0") == 1.0
-    assert scoring.weigh("1") is None
+    assert scoring.error_norm("1") is None
 
 
 def test_a_loss_that_is_not_one_finite_number_is_refused() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.usage import measure_latency, resized
+from rankscope.compression.usage import measure_latency, repeat_batch
 from rankscope.errors import CompressionError
 
 
@@ -34,11 +34,11 @@ def test_models_are_called_in_turn_in_inference_mode() -> None:
 
 
 def test_samples_of_all_kinds_of_batches_are_repeated() -> None:
-    pair = resized((torch.tensor([[1], [2]]), 0.5), 3)
+    pair = repeat_batch((torch.tensor([[1], [2]]), 0.5), 3)
     assert isinstance(pair, tuple)
     assert torch.equal(pair[0], torch.tensor([[1], [2], [1]]))  # type: ignore[arg-type]
     assert pair[1] == 0.5
-    named = resized({"inputs": torch.tensor([1, 2])}, 1)
+    named = repeat_batch({"inputs": torch.tensor([1, 2])}, 1)
     assert isinstance(named, dict)
     assert torch.equal(named["inputs"], torch.tensor([1]))
     log: list[tuple[str, int, bool]] = []

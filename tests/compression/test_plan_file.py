@@ -15,7 +15,7 @@ from rankscope.compression.plan import (
     Row,
     SavedPlan,
     Unit,
-    WeightsSeal,
+    WeightsChecksum,
     read_plan,
 )
 from rankscope.errors import CompressionError, ModelFileError
@@ -66,14 +66,14 @@ def test_what_is_written_is_read_again(
     dense, kept = (Costs(*numbers) for numbers in costs)
     made = tuple(Row(**row) for row in rows)
     plan = Plan(made, Budget(keep, unit), dense, kept, "fisher", tuple(notes))
-    saved = SavedPlan(plan, WeightsSeal.of(b"weights"), built_in)
+    saved = SavedPlan(plan, WeightsChecksum.of(b"weights"), built_in)
     path = Path("plan.json")
     path.write_bytes(saved.to_json())
     assert read_plan(path) == saved
 
 
 def document() -> Any:
-    return json.loads(SavedPlan(SMALL, WeightsSeal.of(b"weights"), None).to_json())
+    return json.loads(SavedPlan(SMALL, WeightsChecksum.of(b"weights"), None).to_json())
 
 
 def write(path: Path, content: object) -> Path:
@@ -132,7 +132,7 @@ def test_a_value_that_is_missing_is_refused(tmp_path: Path, key: str) -> None:
 def test_a_number_that_is_not_finite_is_not_written() -> None:
     endless = Plan((), Budget(0.5), Costs(1, 1, 1, float("inf")), Costs(1, 1, 1))
     with pytest.raises(CompressionError, match=r"JSON has no word for: .*not JSON compliant"):
-        SavedPlan(endless, WeightsSeal.of(b""), None).to_json()
+        SavedPlan(endless, WeightsChecksum.of(b""), None).to_json()
 
 
 def test_a_plan_of_version_1_counted_multiply_adds_once(tmp_path: Path) -> None:

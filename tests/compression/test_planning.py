@@ -12,11 +12,11 @@ from rankscope.compression.plan import Budget, Costs, Plan, Unit
 from rankscope.compression.planning import (
     Tolerance,
     allowance,
-    exchanged,
     plan_compression,
+    replace_part,
     state_bytes,
 )
-from rankscope.compression.scores import Scoring, Weighing
+from rankscope.compression.scores import ErrorNorm, Scoring
 from rankscope.errors import CompressionError
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.progress import Progress
@@ -37,8 +37,8 @@ class Counted(Scoring):
     def prepare(self, model: nn.Module) -> None:
         del model
 
-    def weigh(self, site_name: str) -> Weighing | None:
-        return None if site_name == "3" else Weighing(multiplier=1e3 if site_name == "2" else 1.0)
+    def error_norm(self, site_name: str) -> ErrorNorm | None:
+        return None if site_name == "3" else ErrorNorm(multiplier=1e3 if site_name == "2" else 1.0)
 
 
 def test_every_module_with_parameters_has_a_row_and_a_reason() -> None:
@@ -53,7 +53,7 @@ def test_the_solver_spends_ranks_where_errors_count() -> None:
     plan = plan_compression(two_layers(), Budget(0.6), formats=SVD, scores=Counted())
     assert plan.rows[2].kept > plan.rows[0].kept
     assert plan.scoring == "counted"
-    assert any("weighed by their weights alone: 3." in note for note in plan.notes)
+    assert any("scored by their weights alone: 3." in note for note in plan.notes)
 
 
 def test_a_tolerance_takes_the_smallest_candidate_within_it(generator: torch.Generator) -> None:
@@ -131,7 +131,7 @@ def test_an_impossible_budget_says_the_smallest_that_is_possible() -> None:
 def test_counts_are_exact() -> None:
     # 0.1 * 30 is 3.0000000000000004 or so; what is meant is 3.
     assert allowance(Budget(0.1), Costs(parameters=30, flops=0, bytes=0)) == 3
-    total = exchanged(Costs(10, 9, 8, 7.0), Costs(3, 2, 1, 2.0), Costs(1, 1, 1, 1.0))
+    total = replace_part(Costs(10, 9, 8, 7.0), Costs(3, 2, 1, 2.0), Costs(1, 1, 1, 1.0))
     assert total == Costs(8, 8, 8, 6.0)
     tied = nn.ModuleList([nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)])
     tied[1].weight = tied[0].weight

@@ -5,14 +5,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from rankscope.compression.sites import LeftAlone, read_sites
+from rankscope.compression.sites import Uncompressed, read_sites
 from rankscope.errors import CompressionError
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.factorize.linear import FactorizedLinear
 
 
 def reasons(model: nn.Module) -> dict[str, str]:
-    return {left.name: left.reason for left in read_sites(model).left_alone}
+    return {left.name: left.reason for left in read_sites(model).uncompressed}
 
 
 class Scaled(nn.Linear):
@@ -137,7 +137,7 @@ def test_parameters_that_only_share_their_numbers_are_tied_too() -> None:
 
 def test_what_is_asked_to_be_left_alone_is() -> None:
     reading = read_sites(mixed(), leave=["block", "rnn.weight_hh*", "head"])
-    asked = [left.name for left in reading.left_alone if left.reason == "left alone as asked"]
+    asked = [left.name for left in reading.uncompressed if left.reason == "left alone as asked"]
     assert asked == [
         "block.self_attn",
         "block.linear1",
@@ -153,7 +153,7 @@ def test_a_model_that_is_one_module_is_a_site_without_a_name() -> None:
     names = [site.name for site in read_sites(nn.MultiheadAttention(4, 2)).sites]
     assert names == ["query", "key", "value", "out"]
     (entry,) = read_sites(nn.LayerNorm(3)).entries
-    assert isinstance(entry, LeftAlone)
+    assert isinstance(entry, Uncompressed)
 
 
 def test_names_to_leave_that_nothing_matches_are_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.compression.solver import Option, choose, choose_greedily, lower_hull, undominated
+from rankscope.compression.solver import Option, choose, choose_greedily, lower_hull, pareto_front
 
 options = st.lists(
     st.builds(Option, st.integers(0, 30), st.integers(0, 1000).map(lambda n: n / 64)),
@@ -52,7 +52,7 @@ def test_greedy_keeps_the_budget_and_is_never_better(lists: list[list[Option]], 
 @settings(deadline=None, max_examples=50)
 @given(choices=options)
 def test_what_is_dropped_is_beaten_by_something_kept(choices: list[Option]) -> None:
-    kept = undominated(choices)
+    kept = pareto_front(choices)
     for option in choices:
         assert any(
             choices[n].cost <= option.cost and choices[n].score <= option.score for n in kept

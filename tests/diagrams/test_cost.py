@@ -260,8 +260,8 @@ def test_a_formula_looks_up_for_nothing_and_counts_a_shared_array_once() -> None
 @pytest.mark.parametrize("name", ["h", "missing"])
 def test_a_formula_refuses_sizes_that_are_not_free(name: str) -> None:
     formula = cost_formula(_tucker(3, 2), IN_ORDER)
-    told = rf"no free index '{name}' to give the size 7; choose among n, s, p, q, t"
-    with pytest.raises(SizeError, match=told):
+    message = rf"no free index '{name}' to give the size 7; choose among n, s, p, q, t"
+    with pytest.raises(SizeError, match=message):
         formula.flops({name: 7})
 
 

@@ -13,11 +13,11 @@ from rankscope.drawing.animation import (
     LAST_HOLD,
     MOVE_STEP,
     MOVE_STEPS,
+    draw_sequence,
     shots,
-    stage,
     to_gif,
 )
-from rankscope.drawing.frames import tell
+from rankscope.drawing.frames import frame_sequences
 from rankscope.drawing.themes import DARK, LIGHT, channels
 from rankscope.errors import MissingExtraError
 
@@ -68,7 +68,9 @@ def test_the_same_diagram_gives_the_same_bytes() -> None:
 def test_all_pictures_of_all_chapters_are_of_one_size() -> None:
     wide = Diagram("wide", (Index("b", 2), Index("o", 5)), (Node("E", ("b", "o")),), ("b", "o"))
     total = Sum("sum", (Term(layer()), Term(layer(name="again")), Term(wide)))
-    found = shots([stage(chapter) for chapter in tell(total, plan_contraction)])
+    found = shots(
+        [draw_sequence(sequence) for sequence in frame_sequences(total, plan_contraction)]
+    )
     sizes = {
         (round(right - left, 6), round(bottom - top, 6))
         for left, top, right, bottom in (scene.box for scene, _ in found)

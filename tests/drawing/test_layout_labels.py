@@ -10,7 +10,7 @@ from rankscope.diagrams.families.tensors import (
     tucker2_convolution,
 )
 from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.labels import Page, Request, place_labels, spaced
+from rankscope.drawing.layout.labels import Page, Request, place_labels, spaced_points
 from rankscope.drawing.layout.routing import Route
 from rankscope.drawing.scene import Shape, ShapeKind
 
@@ -95,6 +95,6 @@ def test_an_index_without_a_visible_wire_has_no_label() -> None:
 
 
 def test_spaced_points_include_both_ends() -> None:
-    assert spaced(((0.0, 0.0), (10.0, 0.0)), 4.0)[0] == (0.0, 0.0)
-    assert spaced(((0.0, 0.0), (10.0, 0.0)), 4.0)[-1] == (10.0, 0.0)
-    assert len(spaced(((0.0, 0.0), (10.0, 0.0), (10.0, 5.0)), 5.0)) == 4
+    assert spaced_points(((0.0, 0.0), (10.0, 0.0)), 4.0)[0] == (0.0, 0.0)
+    assert spaced_points(((0.0, 0.0), (10.0, 0.0)), 4.0)[-1] == (10.0, 0.0)
+    assert len(spaced_points(((0.0, 0.0), (10.0, 0.0), (10.0, 5.0)), 5.0)) == 4

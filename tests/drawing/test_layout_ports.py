@@ -4,7 +4,7 @@ from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.families.attention import grouped_query
 from rankscope.drawing.layout.choosing import lay_out
 from rankscope.drawing.layout.placement import NodeEnd, Placement, Wiring
-from rankscope.drawing.layout.render import ground_of
+from rankscope.drawing.layout.render import place_wiring
 from rankscope.drawing.layout.routing import SPACING, Route, over_lane, spread_ports
 
 
@@ -12,14 +12,14 @@ def starts(depth: dict[str, float], *, sign: float) -> dict[str, float]:
     """Where wires a and b leave A, if they run along lanes so far below it."""
     wiring = Wiring(from_einsum("ab,a,b->"))
     at = {"A": (0.0, 0.0), "B": (3.0 * sign, 0.0), "C": (5.0 * sign, 0.0)}
-    ground = ground_of(wiring, Placement(at))
+    placed = place_wiring(wiring, Placement(at))
     routes = {
         segment: over_lane(
-            ground.centres[segment.first], ground.centres[segment.second], depth[segment.index]
+            placed.centres[segment.first], placed.centres[segment.second], depth[segment.index]
         )
         for segment in wiring.segments
     }
-    moved = spread_ports(ground, routes)
+    moved = spread_ports(placed, routes)
     return {segment.index: route.points[0][0] for segment, route in moved.items()}
 
 
@@ -48,7 +48,7 @@ def test_a_straight_wire_between_tensors_stays_straight() -> None:
 
 def test_a_straight_wire_to_a_tip_stays_in_the_middle() -> None:
     wiring = Wiring(from_einsum("ab,b->a"))
-    ground = ground_of(
+    placed = place_wiring(
         wiring, Placement({"A": (0.0, 0.0), "B": (3.0, 0.0)}, tips={"a": (0.0, 1.0)})
     )
     routes = {
@@ -57,7 +57,7 @@ def test_a_straight_wire_to_a_tip_stays_in_the_middle() -> None:
         else over_lane((0.0, 0.0), (288.0, 0.0), 60.0)
         for segment in wiring.segments
     }
-    moved = spread_ports(ground, routes)
+    moved = spread_ports(placed, routes)
     offsets = {segment.index: route.points[0][0] for segment, route in moved.items()}
     assert offsets == {"a": 0.0, "b": SPACING}
     assert all(segment.first == NodeEnd("A") for segment in moved)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.einsum import from_einsum
 from rankscope.drawing.layout.placement import NodeEnd, Placement, Segment, Wiring
-from rankscope.drawing.layout.render import ground_of
+from rankscope.drawing.layout.render import place_wiring
 from rankscope.drawing.layout.routing import Route, Router, arc, bracket, loop, orthogonal, passes
 from rankscope.drawing.scene import Point
 
@@ -14,7 +14,7 @@ POINTS = st.tuples(NUMBERS, NUMBERS)
 
 def routed(equation: str, **nodes: Point) -> dict[tuple[str, int], Route]:
     wiring = Wiring(from_einsum(equation))
-    routes = Router(ground_of(wiring, Placement(nodes))).run().routes
+    routes = Router(place_wiring(wiring, Placement(nodes))).run().routes
     return {(segment.index, segment.ordinal): route for segment, route in routes.items()}
 
 
@@ -68,7 +68,7 @@ def test_parallel_wires_are_drawn_apart() -> None:
 
 def test_loops_of_one_tensor_do_not_coincide() -> None:
     wiring = Wiring(from_einsum("iijj->"))
-    routes = Router(ground_of(wiring, Placement({"A": (0.0, 0.0)}))).run().routes
+    routes = Router(place_wiring(wiring, Placement({"A": (0.0, 0.0)}))).run().routes
     first, second = routes.values()
     assert first.points != second.points
     assert list(routes) == [

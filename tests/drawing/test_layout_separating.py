@@ -5,11 +5,11 @@ from rankscope.diagrams.einsum import from_einsum
 from rankscope.diagrams.families.tensors import pure_tensor
 from rankscope.diagrams.parts import Function, Index, Node, Region
 from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out, place, separated
+from rankscope.drawing.layout.choosing import connected_parts, lay_out, place
 
 
 def parts(diagram: Diagram) -> list[list[str]]:
-    return [[node.name for node in part.nodes] for part in separated(diagram)]
+    return [[node.name for node in part.nodes] for part in connected_parts(diagram)]
 
 
 def test_connected_parts_come_in_order_and_small_lone_tensors_together() -> None:

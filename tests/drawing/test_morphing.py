@@ -7,8 +7,8 @@ from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.families.catalogue import build_family
 from rankscope.diagrams.parts import Index, Node
-from rankscope.drawing.animation import eased, morph, stage
-from rankscope.drawing.frames import Frame, tell
+from rankscope.drawing.animation import draw_sequence, eased, morph
+from rankscope.drawing.frames import Frame, frame_sequences
 from rankscope.drawing.scene import Point, Scene, Shape, ShapeKind, Wire, around
 
 Move = tuple[Scene, Scene, Frame]
@@ -23,8 +23,8 @@ def moves() -> tuple[Move, ...]:
     for name, settings in (("multi-head", ATTENTION), ("tucker2-conv", CONVOLUTION)):
         diagram = build_family(name, dict(settings))
         assert isinstance(diagram, Diagram)
-        (chapter,) = tell(diagram, plan_contraction)
-        triples = zip(pairwise(stage(chapter).scenes), chapter.frames[1:], strict=True)
+        (sequence,) = frame_sequences(diagram, plan_contraction)
+        triples = zip(pairwise(draw_sequence(sequence).scenes), sequence.frames[1:], strict=True)
         found += [(*pair, frame) for pair, frame in triples if len(frame.merged) > 1]
     return tuple(found)
 

@@ -4,9 +4,15 @@ from rankscope.diagrams.contraction import Greedy, Plan, plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.drawing.animation import of_one_size, spoken, storyboard, told, totals
+from rankscope.drawing.animation import (
+    describe_steps,
+    of_one_size,
+    plain_caption,
+    storyboard,
+    totals,
+)
 from rankscope.drawing.checks import lint
-from rankscope.drawing.frames import tell
+from rankscope.drawing.frames import frame_sequences
 from rankscope.drawing.scene import Scene, Shape, ShapeKind
 from rankscope.errors import SizeError
 
@@ -66,10 +72,10 @@ def test_the_story_is_told_in_words_with_its_total() -> None:
     assert board.description.endswith(
         "; 48 FLOP, 8 values. In total 48 FLOP, largest intermediate 8 values."
     )
-    (chapter,) = tell(chain(2, 3, 4), plan_contraction)
-    assert told([chapter]) in board.description
-    assert spoken(chapter.frames[1]).endswith("; 48 FLOP, 8 values.")
-    assert totals([chapter]) == "48 FLOP, largest intermediate 8 values"
+    (sequence,) = frame_sequences(chain(2, 3, 4), plan_contraction)
+    assert describe_steps([sequence]) in board.description
+    assert plain_caption(sequence.frames[1]).endswith("; 48 FLOP, 8 values.")
+    assert totals([sequence]) == "48 FLOP, largest intermediate 8 values"
 
 
 def test_the_planner_decides_the_order() -> None:

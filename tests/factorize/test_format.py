@@ -46,8 +46,8 @@ def test_output_sizes_are_those_of_pytorch(
 @pytest.mark.parametrize("ranks", [(), (0,), (4,), (1, 1)])
 def test_ranks_that_do_not_fit_are_named(ranks: tuple[int, ...]) -> None:
     given = re.escape(str(ranks))
-    told = rf"svd: a weight of shape \(4, 3\) needs 1 rank\(s\), from 1 to \(3,\), got {given}"
-    with pytest.raises(LayerError, match=told):
+    message = rf"svd: a weight of shape \(4, 3\) needs 1 rank\(s\), from 1 to \(3,\), got {given}"
+    with pytest.raises(LayerError, match=message):
         FORMATS["svd"].check(WeightShape(4, 3), ranks)
 
 

@@ -122,8 +122,8 @@ def test_the_diagram_computes_the_layer(format: Format, data: st.DataObject) -> 
 
 def test_a_diagram_needs_the_positions() -> None:
     layer = FactorizedConv2d.from_dense(nn.Conv2d(4, 4, 3), FORMATS["svd"], (2,))
-    told = r"wanted 2 position\(s\), or a batch and 2 position\(s\), got \(8,\)"
-    with pytest.raises(LayerError, match=told):
+    message = r"wanted 2 position\(s\), or a batch and 2 position\(s\), got \(8,\)"
+    with pytest.raises(LayerError, match=message):
         layer.diagram(8)
 
 

@@ -127,13 +127,13 @@ def test_groups_stack_cores_along_the_first_position() -> None:
 
 def test_cores_of_another_shape_are_refused() -> None:
     cores = {"right": torch.ones(2, 3), "left": torch.ones(5, 2)}
-    told = r"shape \(4, 3\) at ranks \(2,\) in 1 group.* needs .*'left': \(4, 2\).*got.*\(5, 2\)"
-    with pytest.raises(LayerError, match=told):
+    message = r"shape \(4, 3\) at ranks \(2,\) in 1 group.* needs .*'left': \(4, 2\).*got.*\(5, 2\)"
+    with pytest.raises(LayerError, match=message):
         checked_cores(FORMATS["svd"], WeightShape(4, 3), (2,), cores)
 
 
 def test_ranks_that_do_not_fit_are_refused() -> None:
-    told = r"svd: a weight of shape \(4, 3\) needs 1 rank\(s\), from 1 to \(3,\), got \(4,\)"
-    with pytest.raises(LayerError, match=told):
+    message = r"svd: a weight of shape \(4, 3\) needs 1 rank\(s\), from 1 to \(3,\), got \(4,\)"
+    with pytest.raises(LayerError, match=message):
         random_cores(FORMATS["svd"], WeightShape(4, 3), (4,))
     assert math.prod(random_cores(FORMATS["svd"], WeightShape(4, 3), (3,))["left"].shape) == 12

@@ -131,7 +131,7 @@ def test_a_vector_beside_the_cores_is_in_no_diagram() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"max_norm": 2.0}, "max_norm=2.0"),
         ({"sparse": True}, "sparse=True"),
@@ -139,10 +139,10 @@ def test_a_vector_beside_the_cores_is_in_no_diagram() -> None:
     ],
 )
 def test_settings_of_single_vectors_are_refused_by_name(
-    settings: dict[str, float | bool], told: str
+    settings: dict[str, float | bool], message: str
 ) -> None:
     embedding = nn.Embedding(30, 24, **settings)  # type: ignore[arg-type]
-    with pytest.raises(LayerError, match=f"FactorizedEmbedding: {told} changes single vectors"):
+    with pytest.raises(LayerError, match=f"FactorizedEmbedding: {message} changes single vectors"):
         FactorizedEmbedding.from_dense(embedding, FORMATS["svd"], (2,))
 
 
@@ -160,7 +160,7 @@ def test_a_padding_vector_that_is_not_zero_stays_what_it_is(format: Format) -> N
 
 
 def test_a_format_that_cannot_look_up_rows_is_refused() -> None:
-    told = r"a row of a matrix \(30, 24\) cannot be looked up from 2 cores"
+    message = r"a row of a matrix \(30, 24\) cannot be looked up from 2 cores"
     format = FORMATS["tucker"]
-    with pytest.raises(LayerError, match=told):
+    with pytest.raises(LayerError, match=message):
         format.rows({"one": torch.ones(1), "two": torch.ones(1)}, SHAPE, NUMBERS)

@@ -101,15 +101,15 @@ def test_other_bits_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensor", "told"),
+    ("tensor", "message"),
     [
         (torch.ones(()), r"got shape \(\) and torch.float32"),
         (torch.ones(0, 2), r"got shape \(0, 2\)"),
         (torch.ones(2, dtype=torch.int64), "torch.int64"),
     ],
 )
-def test_only_rows_of_real_numbers_are_quantized(tensor: torch.Tensor, told: str) -> None:
-    with pytest.raises(LayerError, match=told):
+def test_only_rows_of_real_numbers_are_quantized(tensor: torch.Tensor, message: str) -> None:
+    with pytest.raises(LayerError, match=message):
         quantize(tensor, 8)
 
 

@@ -22,8 +22,8 @@ from rankscope.factorize.recurrent import (
     flat_weights,
     gru_step,
     lstm_step,
+    scan,
     split_weights,
-    walk,
 )
 
 SVD = FORMATS["svd"]
@@ -328,7 +328,7 @@ def test_walks_stop_where_a_sample_ends(is_reverse: bool) -> None:
         return (10 * state[0] + inputs,)
 
     inputs = torch.tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])[..., None]
-    outputs, (last,) = walk(
+    outputs, (last,) = scan(
         step,
         inputs,
         (torch.zeros(2, 1),),

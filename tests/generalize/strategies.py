@@ -1,4 +1,4 @@
-"""CP networks drawn at random, with everything that a walk goes through."""
+"""CP networks drawn at random, with every kind of operation that a layer trace reads."""
 
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.factorize.cp_layers import CPConv2d, CPLinear, PaddingMode
+from rankscope.generalize.layer_trace import (
+    Activations,
+    LayerTrace,
+    measure_activations,
+    trace_layers,
+)
 from rankscope.generalize.sample import Sample
-from rankscope.generalize.walk import Activations, Walk, measure_activations, read_walk
 
 IMAGE = (3, 6, 6)
 NUM_CLASSES = 3
@@ -32,7 +37,7 @@ class Drawn:
     """A network, what was read of it, and how it does on a sample."""
 
     model: nn.Module
-    walk: Walk
+    trace: LayerTrace
     sample: Sample
     activations: Activations
 
@@ -78,8 +83,8 @@ def drawn(model: nn.Module, seed: int, *, count: int = 7) -> Drawn:
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(count, *IMAGE, generator=generator, dtype=torch.float64)
     sample = Sample(inputs, torch.randint(NUM_CLASSES, (count,), generator=generator))
-    walk = read_walk(model, IMAGE)
-    return Drawn(model, walk, sample, measure_activations(walk, sample, batch_size=3))
+    trace = trace_layers(model, IMAGE)
+    return Drawn(model, trace, sample, measure_activations(trace, sample, batch_size=3))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from torch import nn
 
 from rankscope.errors import GeneralizationError
 from rankscope.factorize.cp_layers import CPLinear
+from rankscope.generalize.layer_trace import cushions, measure_activations, trace_layers
 from rankscope.generalize.sample import Sample
-from rankscope.generalize.walk import cushions, measure_activations, read_walk
 
 
 def test_norms_are_those_of_the_inputs_of_layers() -> None:
@@ -34,7 +34,7 @@ def test_cushions_hold_for_every_sample_and_are_attained(recipe: Recipe) -> None
     found = recipe.drawn()
     lengths = found.activations.lengths
     for number, (layer, cushion) in enumerate(
-        zip(found.walk.layers, cushions(found.walk, found.activations).tolist(), strict=True)
+        zip(found.trace.layers, cushions(found.trace, found.activations).tolist(), strict=True)
     ):
         norm = float(layer.components.to_dense().norm())
         ratios = lengths[:, number + 1] / (norm * lengths[:, number])
@@ -60,16 +60,16 @@ def dead_network() -> nn.Sequential:
 
 
 def test_a_dead_layer_has_cushion_zero_and_the_next_one_none() -> None:
-    walk = read_walk(dead_network(), (2,))
+    trace = trace_layers(dead_network(), (2,))
     sample = Sample(torch.ones(3, 2), torch.zeros(3, dtype=torch.long))
-    activations = measure_activations(walk, sample)
+    activations = measure_activations(trace, sample)
     assert activations.growths.tolist() == [0.0, float("inf")]
-    assert cushions(walk, activations)[0] == 0.0
+    assert cushions(trace, activations)[0] == 0.0
 
 
 def test_batches_do_not_change_what_is_measured() -> None:
     found = drawn(random_network(1), 1)
-    other = measure_activations(found.walk, found.sample, batch_size=100)
+    other = measure_activations(found.trace, found.sample, batch_size=100)
     torch.testing.assert_close(other.inputs, found.activations.inputs)
     torch.testing.assert_close(other.outputs, found.activations.outputs)
 
@@ -78,11 +78,11 @@ def test_labels_that_are_no_classes_are_refused() -> None:
     found = drawn(random_network(2), 2)
     labels = torch.full((7,), 3)
     with pytest.raises(GeneralizationError, match=r"labels must be 0\.\.2 .*got 3 to 3"):
-        measure_activations(found.walk, Sample(found.sample.inputs, labels))
+        measure_activations(found.trace, Sample(found.sample.inputs, labels))
 
 
 def test_activations_that_overflow_are_refused() -> None:
-    walk = read_walk(dead_network().float(), (2,))
+    trace = trace_layers(dead_network().float(), (2,))
     sample = Sample(torch.full((2, 2), 3e38), torch.zeros(2, dtype=torch.long))
     with pytest.raises(GeneralizationError, match="not finite on 2 of 2 samples"):
-        measure_activations(walk, sample)
+        measure_activations(trace, sample)

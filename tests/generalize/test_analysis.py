@@ -12,7 +12,7 @@ from rankscope.errors import GeneralizationError, RobustnessError, SizeError
 from rankscope.generalize.analysis import Generalization, Options, analyse
 from rankscope.generalize.finite_class import Chernoff, Quantization
 from rankscope.generalize.properties import Exact
-from rankscope.generalize.rank_search import Paper, Search
+from rankscope.generalize.rank_search import CushionLimits, Search
 from rankscope.generalize.sample import AsPublished, Euclidean, Sample, margin_loss
 from rankscope.networks.catalogue import build
 
@@ -82,7 +82,7 @@ def test_residual_networks_get_all_bounds_but_those_for_chains() -> None:
 
 
 def test_options_reach_their_places() -> None:
-    search = Search(Paper(), Exact(3, is_monotone=True), Euclidean())
+    search = Search(CushionLimits(), Exact(3, is_monotone=True), Euclidean())
     options = Options(
         search=search,
         quantization=Quantization(2),

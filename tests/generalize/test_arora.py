@@ -11,8 +11,8 @@ from torch import nn
 from rankscope.errors import GeneralizationError, UnsupportedModuleError
 from rankscope.factorize.cp_layers import CPLinear
 from rankscope.generalize.arora import NoiseStability, arora_order, measure_noise_stability
+from rankscope.generalize.layer_trace import measure_activations, trace_layers
 from rankscope.generalize.sample import Sample, margin_loss
-from rankscope.generalize.walk import measure_activations, read_walk
 
 
 def chain() -> tuple[Any, Sample]:
@@ -27,7 +27,7 @@ def chain() -> tuple[Any, Sample]:
 
 def test_cushions_of_matrices_are_their_definitions() -> None:
     model, sample = chain()
-    found = measure_noise_stability(read_walk(model, (4,)), sample, num_probes=2)
+    found = measure_noise_stability(trace_layers(model, (4,)), sample, num_probes=2)
     inputs = [sample.inputs, model[:2](sample.inputs), model[:4](sample.inputs)]
     outputs = [model[: place + 1](sample.inputs) for place in (0, 2, 4)]
     for number, place in enumerate((0, 2, 4)):
@@ -45,7 +45,7 @@ def test_cushions_of_matrices_are_their_definitions() -> None:
 def test_interlayer_cushions_come_near_written_out_jacobians() -> None:
     model, sample = chain()
     # The norms are estimates with a relative deviation of at most 1 / sqrt(2 probes): 3 % here.
-    found = measure_noise_stability(read_walk(model, (4,)), sample, num_probes=600)
+    found = measure_noise_stability(trace_layers(model, (4,)), sample, num_probes=600)
     for number, (start, ends) in enumerate(((0, (2, 4)), (2, (4,)), (4, ()))):
         smallest = 1 / math.sqrt(model[start].out_features)
         for one in sample.inputs:
@@ -60,13 +60,13 @@ def test_interlayer_cushions_come_near_written_out_jacobians() -> None:
 
 def test_convolutions_count_patches_and_spreads_over_places() -> None:
     found = drawn(random_network(1, stride=2, has_normalization=True), 1)
-    stability = measure_noise_stability(found.walk, found.sample, num_probes=2, batch_size=4)
+    stability = measure_noise_stability(found.trace, found.sample, num_probes=2, batch_size=4)
     assert stability.patches.tolist() == [2.0, 3.0, 1.0]
     assert float(stability.spreads.min()) >= 1.0
     # No place can hold more than everything: at most the root of the number of places.
     assert float(stability.spreads[:2].max()) <= math.sqrt(9) + 1e-9
     assert float(stability.spreads[2]) == 1.0
-    layer = found.walk.layers[0]
+    layer = found.trace.layers[0]
     model: Any = found.model
     outputs = model[:2](found.sample.inputs) - layer.constant()
     ratios = outputs.flatten(1).norm(dim=1) / found.sample.inputs.flatten(1).norm(dim=1)
@@ -76,7 +76,7 @@ def test_convolutions_count_patches_and_spreads_over_places() -> None:
 
 def test_the_bound_is_its_formula() -> None:
     model, sample = chain()
-    activations = measure_activations(read_walk(model, (4,)), sample)
+    activations = measure_activations(trace_layers(model, (4,)), sample)
     stability = NoiseStability(
         torch.tensor([0.5, 0.25]).double(),
         torch.tensor([0.1, 0.2]).double(),
@@ -95,9 +95,9 @@ def test_a_dead_layer_makes_it_infinite() -> None:
     model, sample = chain()
     with torch.no_grad():
         model[0].bias.fill_(-100.0)
-    walk = read_walk(model, (4,))
+    trace = trace_layers(model, (4,))
     bound = arora_order(
-        measure_noise_stability(walk, sample), measure_activations(walk, sample), 1.0
+        measure_noise_stability(trace, sample), measure_activations(trace, sample), 1.0
     )
     assert bound.value == math.inf
     assert bound.to_dict()["value"] is None
@@ -108,15 +108,15 @@ def test_residual_networks_and_no_probes_are_refused() -> None:
     with pytest.raises(
         UnsupportedModuleError, match=r"add \(in 2\): .*Arora et al\. is proved for chains"
     ):
-        measure_noise_stability(found.walk, found.sample)
+        measure_noise_stability(found.trace, found.sample)
     model, sample = chain()
     with pytest.raises(GeneralizationError, match="at least 1 probe, got 0"):
-        measure_noise_stability(read_walk(model, (4,)), sample, num_probes=0)
+        measure_noise_stability(trace_layers(model, (4,)), sample, num_probes=0)
 
 
 def test_a_margin_of_zero_is_refused() -> None:
     model, sample = chain()
-    walk = read_walk(model, (4,))
-    stability = measure_noise_stability(walk, sample)
+    trace = trace_layers(model, (4,))
+    stability = measure_noise_stability(trace, sample)
     with pytest.raises(GeneralizationError, match=r"got 0\.0"):
-        arora_order(stability, measure_activations(walk, sample), 0.0)
+        arora_order(stability, measure_activations(trace, sample), 0.0)

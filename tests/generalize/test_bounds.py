@@ -21,7 +21,7 @@ from rankscope.theorem import Theorem
 def test_the_orders_are_their_formulas() -> None:
     found = drawn(random_network(0), 0)
     activations, size = found.activations, 7
-    choice = choose_ranks(found.walk, [2, 3, 1])
+    choice = choose_ranks(found.trace, [2, 3, 1])
     loss = margin_loss(activations.outputs, activations.labels, 0.5)
     kept = 2 * (3 + 4 + 9 + 1) + 3 * (4 + 4 + 9 + 1) + (36 + 3 + 1)
     count = sum(weight.numel() for weight in found.model.parameters())
@@ -39,7 +39,7 @@ def test_the_orders_are_their_formulas() -> None:
 
 def test_a_margin_of_zero_is_refused() -> None:
     found = drawn(random_network(1), 1)
-    choice = choose_ranks(found.walk, [1, 1, 1])
+    choice = choose_ranks(found.trace, [1, 1, 1])
     with pytest.raises(GeneralizationError, match=r"got 0\.0"):
         compression_order(choice, found.activations, 0.0)
 

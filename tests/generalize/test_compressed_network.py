@@ -17,9 +17,9 @@ from rankscope.generalize.compressed_network import (
     outputs_of,
     relative_errors,
 )
+from rankscope.generalize.layer_trace import measure_activations, trace_layers
 from rankscope.generalize.rank_search import RankChoice, choose_ranks
 from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Sample
-from rankscope.generalize.walk import measure_activations, read_walk
 from rankscope.networks.cp_networks import in_cp_form
 
 
@@ -29,9 +29,9 @@ def test_layers_keep_their_first_components_and_nothing_else_changes(
     recipe: Recipe, ranks: tuple[int, int, int]
 ) -> None:
     found = recipe.drawn()
-    smaller = compressed_network(found.model, found.walk, ranks)
-    read = read_walk(smaller, tuple(found.sample.inputs.shape[1:]))
-    for layer, other, rank in zip(found.walk.layers, read.layers, ranks, strict=True):
+    smaller = compressed_network(found.model, found.trace, ranks)
+    read = trace_layers(smaller, tuple(found.sample.inputs.shape[1:]))
+    for layer, other, rank in zip(found.trace.layers, read.layers, ranks, strict=True):
         assert other.rank == rank
         expected = layer.components.taken(slice(rank)).to_dense()
         torch.testing.assert_close(other.components.to_dense(), expected)
@@ -40,7 +40,9 @@ def test_layers_keep_their_first_components_and_nothing_else_changes(
 
 def test_all_components_give_the_same_outputs_with_normalizations_folded() -> None:
     found = drawn(random_network(0, is_residual=True, has_normalization=True), 0)
-    whole = compressed_network(found.model, found.walk, [layer.rank for layer in found.walk.layers])
+    whole = compressed_network(
+        found.model, found.trace, [layer.rank for layer in found.trace.layers]
+    )
     assert not any(isinstance(module, nn.BatchNorm2d) for module in whole.modules())
     assert any(isinstance(module, nn.BatchNorm2d) for module in found.model.modules())
     torch.testing.assert_close(outputs_of(whole, found.sample.inputs), found.activations.outputs)
@@ -59,22 +61,22 @@ def test_normalizations_that_are_no_modules_stay() -> None:
             return made.flatten(1)
 
     model, inputs = Own(), torch.randn(3, 1, 4, 4)
-    walk = read_walk(model, (1, 4, 4))
-    assert walk.layers[0].normalization is not None
-    whole = compressed_network(model, walk, [2])
+    trace = trace_layers(model, (1, 4, 4))
+    assert trace.layers[0].normalization is not None
+    whole = compressed_network(model, trace, [2])
     torch.testing.assert_close(outputs_of(whole, inputs), outputs_of(model, inputs))
 
 
 def test_a_layer_alone_and_matrices_of_one_by_one_kernels_are_compressed() -> None:
     layer: Any = CPLinear(5, 4, rank=3).double()
-    smaller = compressed_network(layer, read_walk(layer, (5,)), [1])
+    smaller = compressed_network(layer, trace_layers(layer, (5,)), [1])
     torch.testing.assert_close(
         smaller(torch.eye(5).double()).T - layer.bias[:, None],
         layer.normalized().taken(slice(1)).to_dense(),
     )
     dense = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten()).double()
     model, inputs = in_cp_form(dense), torch.randn(2, 3, 2, 2, dtype=torch.float64)
-    whole = compressed_network(model, read_walk(model, (3, 2, 2)), [3])
+    whole = compressed_network(model, trace_layers(model, (3, 2, 2)), [3])
     torch.testing.assert_close(whole(inputs), dense(inputs))
 
 
@@ -87,9 +89,9 @@ def test_outputs_leave_the_mode_of_a_network_as_it_was() -> None:
 
 def test_a_deviation_is_what_was_measured_and_what_was_promised() -> None:
     found = drawn(random_network(1), 1)
-    choice = choose_ranks(found.walk, [4, 5, 2])
+    choice = choose_ranks(found.trace, [4, 5, 2])
     outputs = outputs_of(
-        compressed_network(found.model, found.walk, choice.ranks), found.sample.inputs
+        compressed_network(found.model, found.trace, choice.ranks), found.sample.inputs
     )
     difference = outputs - found.activations.outputs
     for tolerance in (LargestEntry(), Euclidean(), AsPublished()):
@@ -108,8 +110,8 @@ def test_a_deviation_is_what_was_measured_and_what_was_promised() -> None:
 
 def test_a_bound_that_does_not_hold_is_an_error() -> None:
     found = drawn(random_network(2), 2)
-    choice = choose_ranks(found.walk, [1, 1, 1])
-    honest = compressed_network(found.model, found.walk, choice.ranks)
+    choice = choose_ranks(found.trace, [1, 1, 1])
+    honest = compressed_network(found.model, found.trace, choice.ranks)
     outputs = outputs_of(honest, found.sample.inputs)
     lying = RankChoice(
         tuple(dataclasses.replace(layer, noise=layer.noise * 1e-9) for layer in choice.layers)
@@ -120,8 +122,8 @@ def test_a_bound_that_does_not_hold_is_an_error() -> None:
 
 def test_relative_errors_are_distances_of_inputs_over_their_norms() -> None:
     found = drawn(random_network(3, has_normalization=True), 3)
-    smaller = compressed_network(found.model, found.walk, [2, 3, 2])
-    errors = relative_errors(found.walk, smaller, found.sample, batch_size=2)
+    smaller = compressed_network(found.model, found.trace, [2, 3, 2])
+    errors = relative_errors(found.trace, smaller, found.sample, batch_size=2)
     assert errors.shape == (7, 4)
     assert float(errors[:, 0].max()) == 0.0
     outputs = outputs_of(smaller, found.sample.inputs)
@@ -138,7 +140,7 @@ def test_relative_errors_of_what_stays_zero_are_zero() -> None:
     model: Any = nn.Sequential(CPLinear(2, 3, rank=2), nn.ReLU(), CPLinear(3, 2, rank=2)).double()
     with torch.no_grad():
         model[0].bias.fill_(-100.0)
-    walk, sample = read_walk(model, (2,)), Sample(torch.ones(1, 2), torch.zeros(1).long())
-    measure_activations(walk, sample)
-    errors = relative_errors(walk, compressed_network(model, walk, [1, 1]), sample)
+    trace, sample = trace_layers(model, (2,)), Sample(torch.ones(1, 2), torch.zeros(1).long())
+    measure_activations(trace, sample)
+    errors = relative_errors(trace, compressed_network(model, trace, [1, 1]), sample)
     assert errors.tolist() == [[0.0, 0.0, 0.0]]

@@ -28,31 +28,31 @@ def test_no_margin_loses_more_than_allowed(
     found = recipe.drawn()
     choice = find_measured_ranks(
         found.model,
-        found.walk,
+        found.trace,
         found.activations,
         found.sample,
         margin,
         search=Search(tolerance=tolerance),
     )
-    network = compressed_network(found.model, found.walk, choice.ranks)
+    network = compressed_network(found.model, found.trace, choice.ranks)
     lost = tolerance.lost(outputs_of(network, found.sample.inputs) - found.activations.outputs)
     assert float(lost.max()) <= margin + 1e-9
 
 
 def test_a_large_margin_keeps_one_component_and_a_small_one_all() -> None:
     found = drawn(random_network(1), 1)
-    told: list[Progress] = []
+    reports: list[Progress] = []
     ranks = [
         find_measured_ranks(
-            found.model, found.walk, found.activations, found.sample, margin, report=told.append
+            found.model, found.trace, found.activations, found.sample, margin, report=reports.append
         ).ranks
         for margin in (1e6, 1e-9)
     ]
     assert ranks == [(1, 1, 1), (5, 6, 3)]
-    assert [str(progress) for progress in told[:3]] == [f"ranks: {n} of 3" for n in (1, 2, 3)]
+    assert [str(progress) for progress in reports[:3]] == [f"ranks: {n} of 3" for n in (1, 2, 3)]
 
 
 def test_a_margin_of_zero_is_refused() -> None:
     found = drawn(random_network(2), 2)
     with pytest.raises(GeneralizationError, match=r"got 0\.0"):
-        find_measured_ranks(found.model, found.walk, found.activations, found.sample, 0.0)
+        find_measured_ranks(found.model, found.trace, found.activations, found.sample, 0.0)

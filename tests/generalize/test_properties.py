@@ -8,13 +8,13 @@ from torch import nn
 
 from rankscope.errors import GeneralizationError
 from rankscope.factorize.cp_layers import CPConv2d, CPLinear
+from rankscope.generalize.layer_trace import CPLayer, trace_layers
 from rankscope.generalize.properties import (
     Exact,
     Triangle,
     fourier_factors,
     kernel_spectra,
 )
-from rankscope.generalize.walk import CPLayer, read_walk
 from rankscope.robust.operator_norms import as_matrix
 
 ROUNDING = 1 + 1e-9
@@ -33,7 +33,7 @@ def true_norm(layer: CPLayer, start: int, stop: int) -> float:
 def test_true_norms_are_below_the_exact_form_and_that_below_the_triangle_form(
     recipe: Recipe, ranks: tuple[int, int, int]
 ) -> None:
-    for layer, rank in zip(recipe.drawn().walk.layers, ranks, strict=True):
+    for layer, rank in zip(recipe.drawn().trace.layers, ranks, strict=True):
         triangle, exact = Triangle().of(layer), Exact().of(layer)
         fourier = fourier_factors(triangle)
         for start, stop, sharp, loose in (
@@ -51,21 +51,21 @@ def test_true_norms_are_below_the_exact_form_and_that_below_the_triangle_form(
 
 def test_the_exact_form_is_exact_for_circular_convolutions_and_matrices() -> None:
     found = drawn(random_network(0, is_circular=True, stride=2), 0)
-    for layer in found.walk.layers:
+    for layer in found.trace.layers:
         exact = Exact().of(layer)
         for rank in range(1, layer.rank + 1):
             assert exact.factor(rank) == pytest.approx(true_norm(layer, 0, rank))
 
 
 def test_one_component_has_the_same_norm_in_both_forms() -> None:
-    layer = drawn(random_network(5, is_circular=True), 5).walk.layers[0]
+    layer = drawn(random_network(5, is_circular=True), 5).trace.layers[0]
     assert Exact().of(layer).factor(1) == pytest.approx(Triangle().of(layer).factor(1))
 
 
 def test_the_triangle_form_is_the_definition() -> None:
     """alpha by an FFT at the layer's own size, or at the size that has room for the zeros."""
     for is_circular, side in ((True, 6), (False, 8)):
-        layer = drawn(random_network(6, is_circular=is_circular), 6).walk.layers[0]
+        layer = drawn(random_network(6, is_circular=is_circular), 6).trace.layers[0]
         spectra = torch.fft.fft2(layer.components.kernels, s=(side, side)).abs()
         terms = layer.components.weights * spectra.flatten(1).amax(dim=1)
         properties = Triangle().of(layer)
@@ -76,7 +76,7 @@ def test_the_triangle_form_is_the_definition() -> None:
 
 
 def test_fourier_factors_are_their_definition() -> None:
-    layer = drawn(random_network(7, is_circular=True), 7).walk.layers[1]
+    layer = drawn(random_network(7, is_circular=True), 7).trace.layers[1]
     powers = torch.fft.fft2(layer.components.kernels, s=(6, 6)).abs().square().flatten(1)
     found = fourier_factors(Triangle().of(layer))
     weights = layer.components.weights
@@ -95,22 +95,22 @@ def test_fourier_factors_are_their_definition() -> None:
 
 def test_a_kernel_wider_than_its_image_is_wrapped_around() -> None:
     layer = CPConv2d(2, 2, 5, rank=3, padding=2, padding_mode="circular").double()
-    walk = read_walk(nn.Sequential(layer, nn.Flatten()), (2, 2, 2))
-    assert kernel_spectra(walk.layers[0]).shape == (4, 3)
+    trace = trace_layers(nn.Sequential(layer, nn.Flatten()), (2, 2, 2))
+    assert kernel_spectra(trace.layers[0]).shape == (4, 3)
     for rank in (1, 2, 3):
-        norm = true_norm(walk.layers[0], 0, rank)
-        assert Exact().of(walk.layers[0]).factor(rank) == pytest.approx(norm)
+        norm = true_norm(trace.layers[0], 0, rank)
+        assert Exact().of(trace.layers[0]).factor(rank) == pytest.approx(norm)
 
 
 def test_few_ranks_are_looked_at_and_the_last_is_all() -> None:
-    layer = read_walk(CPLinear(30, 20, rank=17).double(), (30,)).layers[0]
+    layer = trace_layers(CPLinear(30, 20, rank=17).double(), (30,)).layers[0]
     assert Exact(4).of(layer).ranks == (5, 9, 13, 17)
     assert Exact(40).of(layer).ranks == tuple(range(1, 18))
     assert Triangle().of(layer).ranks == tuple(range(1, 18))
 
 
 def test_the_monotone_form_never_falls_and_is_attained() -> None:
-    layer = drawn(random_network(8), 8).walk.layers[1]
+    layer = drawn(random_network(8), 8).trace.layers[1]
     plain, monotone = Exact().of(layer), Exact(is_monotone=True).of(layer)
     largest = 0.0
     for rank in range(1, layer.rank + 1):

@@ -12,13 +12,13 @@ from torch import nn
 from rankscope.errors import GeneralizationError
 from rankscope.factorize.cp_layers import CPLinear
 from rankscope.generalize.compressed_network import compressed_network
+from rankscope.generalize.layer_trace import measure_activations, trace_layers
 from rankscope.generalize.properties import Exact, Form, Triangle
-from rankscope.generalize.rank_search import Direct, Paper, Search, choose_ranks, find_ranks
+from rankscope.generalize.rank_search import CushionLimits, Direct, Search, choose_ranks, find_ranks
 from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Sample, margins
-from rankscope.generalize.walk import measure_activations, read_walk
 
 FORMS = (Triangle(), Exact(), Exact(is_monotone=True))
-MODES = (Direct(), Paper())
+MODES = (Direct(), CushionLimits())
 ROUNDING = 1e-9
 
 
@@ -33,8 +33,8 @@ def test_no_compressed_network_is_further_away_than_the_error_bound(
 ) -> None:
     """(*), for circular and zero padding, strides, residuals and batch normalization."""
     found = recipe.drawn()
-    choice = choose_ranks(found.walk, ranks, form=form)
-    smaller = compressed_network(found.model, found.walk, ranks)
+    choice = choose_ranks(found.trace, ranks, form=form)
+    smaller = compressed_network(found.model, found.trace, ranks)
     with torch.no_grad():
         distances = (smaller(found.sample.inputs) - found.activations.outputs).norm(dim=1)
     assert (distances <= choice.error_bounds(found.activations) * (1 + ROUNDING) + ROUNDING).all()
@@ -52,16 +52,16 @@ def test_every_sample_above_the_threshold_is_classified_alike(
     recipe: Recipe,
     margin: float,
     form: Form,
-    mode: Direct | Paper,
+    mode: Direct | CushionLimits,
     tolerance: LargestEntry | Euclidean | AsPublished,
 ) -> None:
     found = recipe.drawn()
-    if isinstance(mode, Paper) and not is_alive(found):
+    if isinstance(mode, CushionLimits) and not is_alive(found):
         return
-    choice = find_ranks(found.walk, found.activations, margin, Search(mode, form, tolerance))
+    choice = find_ranks(found.trace, found.activations, margin, Search(mode, form, tolerance))
     bounds = choice.error_bounds(found.activations)
     assert float(bounds.max()) <= tolerance.allowed(margin) * (1 + ROUNDING)
-    smaller = compressed_network(found.model, found.walk, choice.ranks)
+    smaller = compressed_network(found.model, found.trace, choice.ranks)
     outputs = found.activations.outputs
     own = outputs.argmax(dim=1)
     is_clear = margins(outputs, own) > tolerance.threshold(margin)
@@ -77,14 +77,14 @@ def test_every_sample_above_the_threshold_is_classified_alike(
     mode=st.sampled_from(MODES),
 )
 def test_ranks_fall_as_the_margin_grows(
-    recipe: Recipe, margin: float, larger: float, form: Form, mode: Direct | Paper
+    recipe: Recipe, margin: float, larger: float, form: Form, mode: Direct | CushionLimits
 ) -> None:
     found = recipe.drawn()
-    if isinstance(mode, Paper) and not is_alive(found):
+    if isinstance(mode, CushionLimits) and not is_alive(found):
         return
     search = Search(mode, form)
-    few = find_ranks(found.walk, found.activations, margin * larger, search).ranks
-    many = find_ranks(found.walk, found.activations, margin, search).ranks
+    few = find_ranks(found.trace, found.activations, margin * larger, search).ranks
+    many = find_ranks(found.trace, found.activations, margin, search).ranks
     assert all(a <= b for a, b in zip(few, many, strict=True))
 
 
@@ -97,7 +97,7 @@ def test_the_direct_mode_never_keeps_more_than_the_paper_mode(
     if not is_alive(found):
         return
     ranks = [
-        find_ranks(found.walk, found.activations, margin, Search(mode)).ranks for mode in MODES
+        find_ranks(found.trace, found.activations, margin, Search(mode)).ranks for mode in MODES
     ]
     assert all(direct <= paper for direct, paper in zip(*ranks, strict=True))
 
@@ -107,10 +107,10 @@ def test_the_direct_mode_never_keeps_more_than_the_paper_mode(
 def test_a_rank_is_the_smallest_of_those_looked_at(recipe: Recipe, form: Form) -> None:
     """The definition, layer by layer: one rank less would be above the layer's share."""
     found, margin = recipe.drawn(), 50.0
-    choice = find_ranks(found.walk, found.activations, margin, Search(form=form))
+    choice = find_ranks(found.trace, found.activations, margin, Search(form=form))
     share = LargestEntry().allowed(margin) / len(choice.layers)
     longest = found.activations.inputs.amax(dim=0).tolist()
-    for layer, read, length in zip(choice.layers, found.walk.layers, longest, strict=True):
+    for layer, read, length in zip(choice.layers, found.trace.layers, longest, strict=True):
         assert layer.noise * layer.gain * length <= share * (1 + ROUNDING)
         for rank in range(1, layer.kept_rank):
             assert form.of(read).noise(rank) * layer.gain * length > share * (1 - ROUNDING)
@@ -120,9 +120,9 @@ def test_gains_of_a_chain_are_products_and_of_a_residual_one_more() -> None:
     for is_residual in (False, True):
         found = drawn(random_network(1, is_residual=is_residual), 1)
         first, inner, last = (
-            Triangle().of(layer).factor(layer.rank) for layer in found.walk.layers
+            Triangle().of(layer).factor(layer.rank) for layer in found.trace.layers
         )
-        choice = choose_ranks(found.walk, [layer.rank for layer in found.walk.layers])
+        choice = choose_ranks(found.trace, [layer.rank for layer in found.trace.layers])
         gains = [layer.gain for layer in choice.layers]
         assert gains[2] == pytest.approx(1.0)
         assert gains[1] == pytest.approx(last)
@@ -132,7 +132,7 @@ def test_gains_of_a_chain_are_products_and_of_a_residual_one_more() -> None:
 
 def test_full_ranks_have_no_error_and_count_at_most_the_dense_weights() -> None:
     found = drawn(random_network(2), 2)
-    choice = choose_ranks(found.walk, [5, 6, 3])
+    choice = choose_ranks(found.trace, [5, 6, 3])
     assert choice.ranks == (5, 6, 3)
     assert float(choice.error_bounds(found.activations).max()) == 0.0
     assert [layer.num_parameters for layer in choice.layers] == [
@@ -151,22 +151,22 @@ def test_a_dead_layer_is_refused_by_name_in_paper_mode_and_free_in_direct_mode()
             core.zero_()
     inputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     sample = Sample(inputs, torch.zeros(6, dtype=torch.long))
-    walk = read_walk(model, (4,))
-    activations = measure_activations(walk, sample)
+    trace = trace_layers(model, (4,))
+    activations = measure_activations(trace, sample)
     with pytest.raises(GeneralizationError, match="2 is dead on 6 of 6 samples"):
-        find_ranks(walk, activations, 1.0, Search(Paper()))
-    assert find_ranks(walk, activations, 1.0).ranks == (1, 1, 1)
+        find_ranks(trace, activations, 1.0, Search(CushionLimits()))
+    assert find_ranks(trace, activations, 1.0).ranks == (1, 1, 1)
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_margin_that_is_not_positive_is_refused(margin: float) -> None:
     found = drawn(random_network(3), 3)
     with pytest.raises(GeneralizationError, match=f"positive and finite, got {margin}"):
-        find_ranks(found.walk, found.activations, margin)
+        find_ranks(found.trace, found.activations, margin)
 
 
 @pytest.mark.parametrize("ranks", [[1, 1], [0, 1, 1], [6, 1, 1]])
 def test_ranks_that_do_not_fit_are_refused(ranks: list[int]) -> None:
     found = drawn(random_network(4), 4)
     with pytest.raises(GeneralizationError, match=r"3 ranks from 1 to \[5, 6, 3\], got"):
-        choose_ranks(found.walk, ranks)
+        choose_ranks(found.trace, ranks)

@@ -11,8 +11,8 @@ from torch import nn
 from rankscope.errors import GeneralizationError, UnsupportedModuleError
 from rankscope.factorize.cp_layers import CPLinear
 from rankscope.generalize.bounds import spectral_order
+from rankscope.generalize.layer_trace import measure_activations, trace_layers
 from rankscope.generalize.sample import Sample, margin_loss
-from rankscope.generalize.walk import measure_activations, read_walk
 from rankscope.robust.operator_norms import as_matrix
 
 
@@ -25,22 +25,22 @@ def test_the_bound_of_matrices_is_its_formula() -> None:
     ).double()
     inputs = torch.randn(6, 4, generator=generator, dtype=torch.float64)
     sample = Sample(inputs, torch.zeros(6, dtype=torch.long))
-    walk = read_walk(model, (4,))
-    activations = measure_activations(walk, sample)
+    trace = trace_layers(model, (4,))
+    activations = measure_activations(trace, sample)
     weights = [part.to_dense().weight.detach() for part in (model[0], model[2])]
     norms = [float(torch.linalg.matrix_norm(weight, 2)) for weight in weights]
     rows = [float(weight.norm(dim=1).sum()) for weight in weights]
     ratios = sum((row / norm) ** (2 / 3) for row, norm in zip(rows, norms, strict=True)) ** 1.5
     complexity = float(inputs.norm()) * math.prod(norms) * ratios / (0.5 * 6)
     loss = margin_loss(activations.outputs, sample.labels, 0.5)
-    bound = spectral_order(walk, activations, 0.5)
+    bound = spectral_order(trace, activations, 0.5)
     assert bound.value == pytest.approx(loss + complexity)
 
 
 def test_rows_of_a_circular_convolution_are_those_of_its_matrix() -> None:
     found = drawn(random_network(1, is_circular=True), 1)
     model: Any = found.model
-    bound = spectral_order(found.walk, found.activations, 1.0)
+    bound = spectral_order(found.trace, found.activations, 1.0)
     dense = [model[0].to_dense(), model[2].to_dense(), model[-1].to_dense()]
     shapes = [(3, 6, 6), (4, 6, 6), (36,)]
     matrices = [as_matrix(layer, shape) for layer, shape in zip(dense, shapes, strict=True)]
@@ -55,10 +55,10 @@ def test_rows_of_a_circular_convolution_are_those_of_its_matrix() -> None:
 def test_residual_networks_are_refused_by_name() -> None:
     found = drawn(random_network(2, is_residual=True), 2)
     with pytest.raises(UnsupportedModuleError, match=r"add \(in 2\): .*proved for chains"):
-        spectral_order(found.walk, found.activations, 1.0)
+        spectral_order(found.trace, found.activations, 1.0)
 
 
 def test_a_margin_of_zero_is_refused() -> None:
     found = drawn(random_network(3), 3)
     with pytest.raises(GeneralizationError, match=r"got 0\.0"):
-        spectral_order(found.walk, found.activations, 0.0)
+        spectral_order(found.trace, found.activations, 0.0)

@@ -1,4 +1,4 @@
-"""Piecewise-linear functions and networks for the tests of this room."""
+"""Piecewise-linear functions and networks for the tests of the lab."""
 
 import itertools
 

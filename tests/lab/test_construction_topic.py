@@ -8,8 +8,8 @@ from rankscope.lab.constructions.topic import (
     TopicResult,
     Value,
     format_value,
-    in_lecture,
-    recalled,
+    lecture_theorem,
+    recalled_theorem,
 )
 from rankscope.theorem import Theorem
 
@@ -51,7 +51,7 @@ def test_values_are_written_with_four_digits(value: Value, text: str) -> None:
 
 
 def test_references_say_where_they_are_from() -> None:
-    assert str(in_lecture("Lemma 2.1")).startswith("Diehl (2023)")
-    result = recalled("Ba, Kiros & Hinton (2016)", "equation (3)", "1607.06450", "a thing")
+    assert str(lecture_theorem("Lemma 2.1")).startswith("Diehl (2023)")
+    result = recalled_theorem("Ba, Kiros & Hinton (2016)", "equation (3)", "1607.06450", "a thing")
     assert str(result).endswith("arXiv:1607.06450 (published, as recalled)")
     assert result.assumptions == ("a thing",)

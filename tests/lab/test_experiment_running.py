@@ -14,7 +14,12 @@ from rankscope.errors import ExperimentError, MissingExtraError, OutputError
 from rankscope.factorize.formats.format import WeightShape
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.reshaping import PlantedKernelEntry, Structure
-from rankscope.lab.experiments.results import commit_of, environment, merged, read_manifest
+from rankscope.lab.experiments.results import (
+    commit_of,
+    environment,
+    merge_environments,
+    read_manifest,
+)
 from rankscope.lab.experiments.running import RunOptions, read_outcome, run_experiment
 from rankscope.progress import Progress
 from rankscope.workers import Workers
@@ -461,8 +466,8 @@ def test_without_git_there_is_no_commit(tmp_path: Path) -> None:
 
 
 def test_what_differs_is_listed_once() -> None:
-    assert merged([{"a": 1, "b": [2]}, {"a": 1, "b": [3]}, {"b": [2]}]) == {
+    assert merge_environments([{"a": 1, "b": [2]}, {"a": 1, "b": [3]}, {"b": [2]}]) == {
         "a": 1,
         "b": [[2], [3]],
     }
-    assert merged([]) == {}
+    assert merge_environments([]) == {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from rankscope.auditing.law import LEVINE
+from rankscope.auditing.depth_width_law import LEVINE
 from rankscope.compression.training import loop
 from rankscope.errors import ExperimentError
 from rankscope.factorize.tunable_attention import TunableAttention

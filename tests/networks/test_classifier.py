@@ -17,7 +17,7 @@ from rankscope.networks.classifiers import (
     TensorNetworkClassifier,
     TrainClassifier,
     product_of_pairs,
-    rescaled,
+    rescale,
 )
 from rankscope.networks.features import PatchFeatures
 from rankscope.rank.measuring import measure_rank
@@ -170,7 +170,7 @@ def test_a_scale_beyond_the_range_counts_as_the_largest() -> None:
 
 
 def test_rescaled_values_have_size_one_and_vectors_of_zeros_stay() -> None:
-    values, log_size = rescaled(torch.tensor([[2.0, -4.0], [0.0, 0.0]]))
+    values, log_size = rescale(torch.tensor([[2.0, -4.0], [0.0, 0.0]]))
     torch.testing.assert_close(values, torch.tensor([[0.5, -1.0], [0.0, 0.0]]))
     torch.testing.assert_close(log_size, torch.tensor([math.log(4), 0.0]))
 

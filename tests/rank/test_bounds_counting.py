@@ -15,9 +15,9 @@ from rankscope.rank.bounds.counting import (
     PolynomialCount,
     counting_terms,
     counting_upper_bound,
-    meeting_sum,
     multiset,
     narrow_counting_upper_bound,
+    sum_of_minima,
     word_count,
 )
 from rankscope.rank.bounds.sizes import (
@@ -157,7 +157,7 @@ def test_the_logarithm_agrees_with_the_integer(
     exact = sum(
         min(multiset(variables, k), factor * multiset(other, total - k)) for k in range(total + 1)
     )
-    magnitude = meeting_sum(FreeCount(variables), FreeCount(other, factor), total)
+    magnitude = sum_of_minima(FreeCount(variables), FreeCount(other, factor), total)
     assert magnitude.value == exact
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.bounds.counting import Count, FreeCount, PolynomialCount, meeting_sum
+from rankscope.rank.bounds.counting import Count, FreeCount, PolynomialCount, sum_of_minima
 from rankscope.rank.bounds.sizes import covariant_count, invariant_count
 from rankscope.theorem import MAX_DIGITS
 
@@ -30,7 +30,7 @@ def test_the_meeting_sum_is_the_sum_of_the_smaller_counts(
     rising: Count, falling: Count, total: int
 ) -> None:
     terms = [min(rising.value(k), falling.value(total - k)) for k in range(total + 1)]
-    assert meeting_sum(rising, falling, total).value == sum(terms)
+    assert sum_of_minima(rising, falling, total).value == sum(terms)
 
 
 @settings(deadline=None)
@@ -67,6 +67,6 @@ def test_nothing_is_counted_below_degree_zero() -> None:
 def test_the_integer_is_kept_up_to_the_most_digits(total: int, is_kept: bool) -> None:
     # One monomial for each degree: the sum is (total + 1) 10^3999.
     step = 10 ** (MAX_DIGITS - 1)
-    found = meeting_sum(FreeCount(1, factor=step), FreeCount(1, factor=10 * step), total)
+    found = sum_of_minima(FreeCount(1, factor=step), FreeCount(1, factor=10 * step), total)
     assert found.value == ((total + 1) * step if is_kept else None)
     assert math.isclose(found.log3, math.log((total + 1) * step) / math.log(3), rel_tol=1e-12)

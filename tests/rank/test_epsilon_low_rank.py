@@ -10,9 +10,9 @@ from rankscope.rank.epsilon import (
     MeanSquare,
     Spectral,
     Supremum,
-    improved,
+    full_rank_witness,
+    improve,
     is_within,
-    itself,
     weighted_svd,
 )
 
@@ -20,7 +20,7 @@ from rankscope.rank.epsilon import (
 @pytest.mark.parametrize("shape", [(2, 5), (5, 2), (3, 3)])
 def test_a_matrix_is_its_own_product_of_the_shorter_side(shape: tuple[int, int]) -> None:
     matrix = numpy.random.default_rng(0).standard_normal(shape)
-    whole = itself(matrix)
+    whole = full_rank_witness(matrix)
     assert whole.inner_size == min(shape)
     assert (whole.matrix == matrix).all()
     assert is_within(matrix, whole, Supremum(), 0.0)
@@ -61,7 +61,7 @@ def test_projections_find_a_planted_matrix_that_truncation_misses() -> None:
     planted = draw.standard_normal((30, 2)) @ draw.standard_normal((2, 30))
     matrix = planted + draw.choice([-0.3, 0.3], (30, 30))
     spectrum = weighted_svd(matrix, Supremum())
-    found = improved(matrix, spectrum, Supremum(), 0.35, itself(matrix), lower=0)
+    found = improve(matrix, spectrum, Supremum(), 0.35, full_rank_witness(matrix), lower=0)
     assert found.inner_size == 2
     assert found.found_by == "alternating projections"
     assert abs(matrix - found.matrix).max() <= 0.35
@@ -75,13 +75,13 @@ def test_projections_find_a_planted_matrix_under_few_large_errors() -> None:
     radius = 1.5 * float(abs(wrong).mean())
     matrix = planted + wrong
     spectrum = weighted_svd(matrix, MeanAbsolute())
-    found = improved(matrix, spectrum, MeanAbsolute(), radius, itself(matrix), lower=0)
+    found = improve(matrix, spectrum, MeanAbsolute(), radius, full_rank_witness(matrix), lower=0)
     assert found.inner_size == 2
     assert abs(matrix - found.matrix).mean() <= radius
 
 
 def test_large_matrices_are_left_alone() -> None:
     matrix = numpy.zeros((513, 512))
-    whole = itself(matrix)
+    whole = full_rank_witness(matrix)
     nothing = (matrix[:, :0], matrix[0, :0], matrix[:0])
-    assert improved(matrix, nothing, Supremum(), 0.5, whole, lower=0) is whole
+    assert improve(matrix, nothing, Supremum(), 0.5, whole, lower=0) is whole

@@ -68,10 +68,14 @@ def test_nothing_is_computed_twice() -> None:
 
 
 def test_every_tile_is_reported_and_known_ones_at_once() -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
     store = TilesInMemory()
     for _ in range(2):
         GrowingMatrices(
-            Table(), is_graded=False, store=store, workers=Workers("sequential"), report=told.append
+            Table(),
+            is_graded=False,
+            store=store,
+            workers=Workers("sequential"),
+            report=reports.append,
         ).grow([(20, 40)])
-    assert told == [Progress("values modulo 101", 1, 1)] * 2
+    assert reports == [Progress("values modulo 101", 1, 1)] * 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rankscope.errors import CheckpointError, MeasurementError, TooLargeError
 from rankscope.progress import Progress
 from rankscope.rank.measured import MeasuredRank, MeasureOptions, Numbers, Residues, SplitFunction
-from rankscope.rank.measurement import Subject, draw_residues, measure
+from rankscope.rank.measurement import MeasurementProblem, draw_residues, measure
 from rankscope.theorem import Magnitude, Theorem, UpperBound
 from rankscope.workers import Workers
 
@@ -61,13 +61,13 @@ def bound(value: int) -> UpperBound:
     return UpperBound(Magnitude.of(value), Theorem("Nobody (1900)", "Thm 1", None, ()))
 
 
-def subject(
+def problem(
     *ranks: int,
     upper: int | None = None,
     grade_uppers: tuple[int, ...] | None = None,
     num_points: tuple[int | None, int | None] = (None, None),
-) -> Subject:
-    return Subject(
+) -> MeasurementProblem:
+    return MeasurementProblem(
         split=lambda prime: SumOfProducts(ranks, prime, num_points),
         degree=DEGREE,
         identity={"ranks": ranks},
@@ -84,7 +84,7 @@ def subject(
 def test_graded_and_whole_measurements_agree_and_reach_the_rank(
     ranks: tuple[int, ...], slack: int | None
 ) -> None:
-    asked = subject(
+    asked = problem(
         *ranks,
         upper=None if slack is None else sum(ranks) + slack,
         grade_uppers=None if slack is None else tuple(rank + slack for rank in ranks),
@@ -100,7 +100,7 @@ def test_graded_and_whole_measurements_agree_and_reach_the_rank(
 
 
 def test_minors_are_not_zero_and_carry_their_grade_and_bound() -> None:
-    asked = subject(3, 0, 5, grade_uppers=(3, 2, 9))
+    asked = problem(3, 0, 5, grade_uppers=(3, 2, 9))
     run = measure(asked, MeasureOptions(is_graded=True, workers=HERE)).best
     assert [minor.size for minor in run.minors] == [3, 0, 5]
     assert [minor.grade for minor in run.minors] == [0, 1, 2]
@@ -111,18 +111,18 @@ def test_minors_are_not_zero_and_carry_their_grade_and_bound() -> None:
 
 
 def test_a_rank_above_the_first_samples_is_found_by_growing() -> None:
-    measured = measure(subject(300), MeasureOptions(workers=HERE))
+    measured = measure(problem(300), MeasureOptions(workers=HERE))
     assert measured.lower == 300
     assert measured.best.samples == (512, 512)
     assert measured.runs[1].samples == (308, 308)
 
 
 def test_an_exact_rank_needs_one_prime_and_others_as_many_as_it_takes() -> None:
-    exact = measure(subject(5, upper=5), MeasureOptions(workers=HERE))
+    exact = measure(problem(5, upper=5), MeasureOptions(workers=HERE))
     assert len(exact.runs) == 1
-    once = measure(subject(5), MeasureOptions(workers=HERE, max_failure=1e-3))
+    once = measure(problem(5), MeasureOptions(workers=HERE, max_failure=1e-3))
     assert [run.prime for run in once.runs] == [16777213]
-    often = measure(subject(5), MeasureOptions(workers=HERE, max_failure=0.0, max_primes=3))
+    often = measure(problem(5), MeasureOptions(workers=HERE, max_failure=0.0, max_primes=3))
     assert [run.prime for run in often.runs] == [16777213, 16777199, 16777183]
     assert often.failure_probability == pytest.approx(
         (6 * DEGREE) ** 3 / (16777213 * 16777199 * 16777183)
@@ -131,14 +131,14 @@ def test_an_exact_rank_needs_one_prime_and_others_as_many_as_it_takes() -> None:
 
 def test_given_primes_are_all_used() -> None:
     options = MeasureOptions(primes=(1009, 2**31 - 1, 10007), workers=HERE)
-    measured = measure(subject(5, upper=5), options)
+    measured = measure(problem(5, upper=5), options)
     assert [run.prime for run in measured.runs] == [1009, 2**31 - 1, 10007]
     assert [run.matrix_rank for run in measured.runs] == [5, 5, 5]
 
 
 @pytest.mark.parametrize("points", [(100, 30), (30, 100), (7, 7), (1, 200)])
 def test_templates_are_exhausted_and_never_exceeded(points: tuple[int, int]) -> None:
-    measured = measure(subject(20, num_points=points), MeasureOptions(workers=HERE))
+    measured = measure(problem(20, num_points=points), MeasureOptions(workers=HERE))
     assert measured.lower == min(20, *points)
     if measured.lower == min(points):  # so many rows or columns have no larger rank
         assert measured.failure_probability == 0
@@ -148,7 +148,7 @@ def test_templates_are_exhausted_and_never_exceeded(points: tuple[int, int]) -> 
 
 
 def test_templates_need_not_be_exhausted_where_the_bound_is_met() -> None:
-    asked = subject(20, upper=20, num_points=(5000, 5000))
+    asked = problem(20, upper=20, num_points=(5000, 5000))
     assert measure(asked, MeasureOptions(workers=HERE)).best.samples == (28, 28)
 
 
@@ -156,33 +156,33 @@ def test_templates_need_not_be_exhausted_where_the_bound_is_met() -> None:
 def test_a_bound_that_is_wrong_is_found_out(is_graded: bool) -> None:
     options = MeasureOptions(workers=HERE, is_graded=is_graded)
     with pytest.raises(MeasurementError, match=r"at least 30 .* more than the upper bound 28"):
-        measure(subject(20, 10, upper=28, grade_uppers=(20, 10)), options)
+        measure(problem(20, 10, upper=28, grade_uppers=(20, 10)), options)
 
 
 def test_a_wrong_bound_of_one_part_is_found_out() -> None:
     options = MeasureOptions(workers=HERE, is_graded=True)
     with pytest.raises(MeasurementError, match=r"at least 20 .* more than the upper bound 19"):
-        measure(subject(20, 10, upper=30, grade_uppers=(19, 11)), options)
+        measure(problem(20, 10, upper=30, grade_uppers=(19, 11)), options)
 
 
 def test_grading_is_chosen_where_the_whole_matrix_may_be_large() -> None:
-    def is_graded(asked: Subject) -> bool:
+    def is_graded(asked: MeasurementProblem) -> bool:
         return measure(asked, MeasureOptions(workers=HERE)).best.minors[0].grade is not None
 
-    assert not is_graded(subject(2, 3, upper=4096))
-    assert is_graded(subject(2, 3, upper=4097))
-    assert is_graded(subject(2, 3))
-    assert not is_graded(subject(5))
+    assert not is_graded(problem(2, 3, upper=4096))
+    assert is_graded(problem(2, 3, upper=4097))
+    assert is_graded(problem(2, 3))
+    assert not is_graded(problem(5))
 
 
 def test_grading_is_refused_where_there_is_one_part() -> None:
     with pytest.raises(MeasurementError, match="this one has 1 part"):
-        measure(subject(5), MeasureOptions(is_graded=True))
+        measure(problem(5), MeasureOptions(is_graded=True))
 
 
 def test_a_bound_that_does_not_fit_is_refused_after_a_first_look() -> None:
     function = SumOfProducts((600,), 16777213)
-    asked = Subject(lambda _: function, DEGREE, {}, bound(10**7))
+    asked = MeasurementProblem(lambda _: function, DEGREE, {}, bound(10**7))
     with pytest.raises(
         TooLargeError,
         match=r"a matrix of 10,000,008 x 10,000,008 .* In the 1,024 MiB allowed, 8,7\d\d x 8,7\d\d "
@@ -193,23 +193,23 @@ def test_a_bound_that_does_not_fit_is_refused_after_a_first_look() -> None:
 
 
 def test_a_loose_bound_that_does_not_fit_does_no_harm_to_a_small_rank() -> None:
-    measured = measure(subject(100, upper=10**7), MeasureOptions(memory_limit=2**30, workers=HERE))
+    measured = measure(problem(100, upper=10**7), MeasureOptions(memory_limit=2**30, workers=HERE))
     assert measured.lower == 100
 
 
 def test_a_checkpoint_is_offered_where_it_would_help() -> None:
     options = MeasureOptions(memory_limit=10 * 608**2 + 24 * 512**2, workers=HERE)
     with pytest.raises(TooLargeError, match="You may give a checkpoint folder, which keeps"):
-        measure(subject(600, upper=600), options)
+        measure(problem(600, upper=600), options)
 
 
 def test_a_bound_of_thousands_of_digits_is_refused_in_few() -> None:
     with pytest.raises(TooLargeError, match=r"about 10\^3000 x .* needs about 10\^6000 entries"):
-        measure(subject(600, upper=10**3000), MeasureOptions(workers=HERE))
+        measure(problem(600, upper=10**3000), MeasureOptions(workers=HERE))
 
 
 def test_grading_is_offered_where_it_would_help() -> None:
-    asked = subject(600, 3, upper=10**7, grade_uppers=(600, 3))
+    asked = problem(600, 3, upper=10**7, grade_uppers=(600, 3))
     options = MeasureOptions(memory_limit=2**30, is_graded=False, workers=HERE)
     with pytest.raises(TooLargeError, match=r"You may measure the graded parts \(is_graded=True\)"):
         measure(asked, options)
@@ -217,7 +217,7 @@ def test_grading_is_offered_where_it_would_help() -> None:
 
 def test_what_does_not_fit_even_once_is_refused_at_once() -> None:
     with pytest.raises(TooLargeError, match="2 blocks, the largest of 64 x 64"):
-        measure(subject(2, 3), MeasureOptions(memory_limit=1000, is_graded=True))
+        measure(problem(2, 3), MeasureOptions(memory_limit=1000, is_graded=True))
 
 
 class Patience:
@@ -239,7 +239,7 @@ class Patience:
         return sum(function.num_pairs for function in self.functions)
 
     def measure(self, options: MeasureOptions) -> MeasuredRank:
-        return measure(Subject(self.split, DEGREE, {"ranks": self.ranks}), options)
+        return measure(MeasurementProblem(self.split, DEGREE, {"ranks": self.ranks}), options)
 
 
 @pytest.mark.parametrize("is_graded", [False, True])
@@ -261,8 +261,8 @@ def test_an_interrupted_measurement_goes_on_where_it_stopped(
 
 
 def test_a_damaged_tile_is_computed_again_and_told(tmp_path: Path) -> None:
-    told: list[Progress] = []
-    options = MeasureOptions(checkpoint=tmp_path, workers=HERE, report=told.append)
+    reports: list[Progress] = []
+    options = MeasureOptions(checkpoint=tmp_path, workers=HERE, report=reports.append)
     first = Patience(6, 150)
     with pytest.raises(KeyboardInterrupt):
         first.measure(options)
@@ -273,24 +273,24 @@ def test_a_damaged_tile_is_computed_again_and_told(tmp_path: Path) -> None:
     undisturbed = Patience(10**9, 150)
     undisturbed.measure(MeasureOptions(workers=HERE))
     assert first.num_pairs + second.num_pairs == undisturbed.num_pairs + 64**2
-    assert [p.what for p in told if "damaged" in p.what] == [
+    assert [p.what for p in reports if "damaged" in p.what] == [
         f"damaged, computed again: {path.name}"
     ]
 
 
 def test_a_checkpoint_of_another_measurement_is_refused(tmp_path: Path) -> None:
-    measure(subject(3), MeasureOptions(checkpoint=tmp_path, workers=HERE))
+    measure(problem(3), MeasureOptions(checkpoint=tmp_path, workers=HERE))
     with pytest.raises(CheckpointError, match="its seed is 0, not 1"):
-        measure(subject(3), MeasureOptions(checkpoint=tmp_path, seed=1))
+        measure(problem(3), MeasureOptions(checkpoint=tmp_path, seed=1))
     with pytest.raises(CheckpointError, match=r"its ranks is \[3\], not \[4\]"):
-        measure(subject(4), MeasureOptions(checkpoint=tmp_path))
+        measure(problem(4), MeasureOptions(checkpoint=tmp_path))
 
 
 def test_tiles_and_eliminations_are_reported() -> None:
-    told: list[Progress] = []
-    measure(subject(100), MeasureOptions(report=told.append, workers=HERE, primes=(16777213,)))
+    reports: list[Progress] = []
+    measure(problem(100), MeasureOptions(report=reports.append, workers=HERE, primes=(16777213,)))
     values = "values modulo 16777213"
-    assert told == [
+    assert reports == [
         Progress(values, 1, 1),
         Progress("eliminations", 1, 1),
         *(Progress(values, done, 3) for done in (1, 2, 3)),
@@ -299,7 +299,7 @@ def test_tiles_and_eliminations_are_reported() -> None:
 
 
 def test_threads_change_nothing() -> None:
-    asked = subject(100, 30)
+    asked = problem(100, 30)
     alone = measure(asked, MeasureOptions(workers=HERE, is_graded=True))
     together = measure(asked, MeasureOptions(workers=Workers(jobs=3), is_graded=True))
     assert alone.runs == together.runs

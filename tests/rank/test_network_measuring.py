@@ -242,12 +242,12 @@ def test_a_ray_cluster_changes_nothing() -> None:
 
 
 def test_several_measurements_keep_their_order_and_their_folders(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
     split = Partition.interleaved(4)
     questions = [(TensorTrain(order=4, size=size, bond=2), split) for size in (4, 1, 3)]
-    options = MeasureOptions(checkpoint=tmp_path, report=told.append, workers=Workers(jobs=2))
+    options = MeasureOptions(checkpoint=tmp_path, report=reports.append, workers=Workers(jobs=2))
     measured = measure_ranks(questions, options)
     assert [each.lower for each in measured] == [8, 1, 6]
-    assert told == [Progress("measurements", done, 3) for done in (1, 2, 3)]
+    assert reports == [Progress("measurements", done, 3) for done in (1, 2, 3)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0000", "0001", "0002"]
     assert measure_ranks([], options) == []

@@ -58,7 +58,7 @@ def test_the_rank_is_the_maximum_matching_for_almost_all_coefficients(case: Case
 def test_members_of_the_family_with_rank_d_have_different_monomials_on_both_sides(
     case: Case, data: st.DataObject
 ) -> None:
-    """Seed 002, Sec. 5.1: for every choice of coefficients that are not 0, and no others."""
+    """Navon (2021), Sec. 5.1: for every choice of coefficients that are not 0, and no others."""
     polynomial, partition = built(case)
     terms = polynomial.terms
     chosen = [data.draw(st.integers(1, PRIME - 1)) for _ in terms]

@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found about a model.
+    """The result of an audit: configuration, parameters, weights and findings of a model.
 
     Args:
         source: the path or name it was read from.
@@ -75,11 +75,11 @@ def audit(
             transformer that comes with the package.
         family: how to read the configuration, where it does not say.
         name: what to call the model in the audit; its path or class by default.
-        report: told after every tensor.
+        report: called after every tensor.
 
     Example:
-        >>> found = audit()
-        >>> found.configuration.depth, found.findings[0].id
+        >>> findings = audit()
+        >>> findings.configuration.depth, findings.findings[0].id
         (4, 'low-rank')
 
     Raises:
@@ -91,11 +91,11 @@ def audit(
     source = name or ("the embedded transformer" if model is None else opened.name)
     configuration = _configuration(opened, family)
     rows = _rows(model, opened, configuration, report)
-    parameters = _counted(rows) if configuration is None else configuration.parameters
-    found = [] if configuration is None else [*shape_findings(configuration)]
-    found += weight_findings(rows, parameters, "" if model is None else source)
-    found.sort(key=lambda finding: -finding.severity)
-    return Audit(source, configuration, parameters, tuple(found), rows)
+    parameters = _count_parameters(rows) if configuration is None else configuration.parameters
+    findings = [] if configuration is None else [*shape_findings(configuration)]
+    findings += weight_findings(rows, parameters, "" if model is None else source)
+    findings.sort(key=lambda finding: -finding.severity)
+    return Audit(source, configuration, parameters, tuple(findings), rows)
 
 
 def _configuration(opened: OpenedModel, family: str | None) -> Configuration | None:
@@ -150,7 +150,7 @@ def _require_sound(rows: Sequence[TensorRow], name: str) -> None:
         )
 
 
-def _counted(rows: Sequence[TensorRow]) -> Parameters:
+def _count_parameters(rows: Sequence[TensorRow]) -> Parameters:
     """Parameters of the weights by part; copies are counted once, and buffers not at all."""
     counts: Counter[str] = Counter()
     for row in rows:

@@ -86,16 +86,16 @@ class Configuration:
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON; the parameters stand beside it in an audit."""
-        found = asdict(self)
-        del found["parameters"]
-        return found
+        fields = asdict(self)
+        del fields["parameters"]
+        return fields
 
 
 # --- A depth with a width, and what theory says about the two -------------------------------------
 
 
 class Regime(StrEnum):
-    """On which side of depth = log3(width) a shape lies (Levine et al. 2020, Thms 7.1 and 7.2)."""
+    """The side of depth = log3(width) on which a shape lies (Levine et al. 2020, Thms 7.1, 7.2)."""
 
     EFFICIENT = "depth < log3(width)"
     BOUNDARY = "depth = log3(width)"

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 
 from rankscope.auditing.configuration import Configuration, Parameters
+from rankscope.auditing.depth_width_law import LEVINE, parameters_in_blocks
 from rankscope.auditing.families.tensor_list import ExpectedTensor, Part
 from rankscope.auditing.law import LEVINE, parameters_in_blocks
 from rankscope.auditing.tensors import MatrixRow, TensorRow
@@ -16,7 +17,7 @@ from rankscope.rank.bounds.sizes import AttentionSizes
 
 
 class Severity(IntEnum):
-    """How much a finding weighs; what rests on a fitted law never outranks a theorem."""
+    """How serious a finding is; what rests on a fitted law never outranks a theorem."""
 
     NOTE = 0
     ADVICE = 1
@@ -29,7 +30,7 @@ class Finding:
 
     Args:
         id: stable name, such as "head-bottleneck".
-        severity: how much it weighs.
+        severity: how serious it is.
         title: one plain sentence with the number in it.
         value: what was found.
         threshold: what it is compared with.
@@ -86,14 +87,14 @@ def contradictions(
         )
         return (nothing,)
     lists = _different_depths(matches, expected, actual)
-    found = [
+    sentences = [
         f"{name} has {ours} blocks in the configuration, but {theirs} in the weights."
         for name, (ours, theirs) in lists.items()
     ]
-    found += _different_shapes(matches, expected, actual)
-    found += _missing(matches, [one for one in expected if _list_of(one.name)[0] not in lists])
-    found += _unexpected_biases(matches, actual)
-    return tuple(found)
+    sentences += _different_shapes(matches, expected, actual)
+    sentences += _missing(matches, [one for one in expected if _list_of(one.name)[0] not in lists])
+    sentences += _unexpected_biases(matches, actual)
+    return tuple(sentences)
 
 
 def _matches(
@@ -105,14 +106,14 @@ def _matches(
     for name in sorted(plain, key=len):
         for ending in _endings(name):
             by_ending.setdefault(ending, plain[name])
-    found = {}
+    matches = {}
     for tensor in expected:
         # Either the file puts words before the name, or it leaves out its first ones.
         shorter = [plain[ending] for ending in _endings(tensor.name)[:3] if ending in plain]
         match = by_ending.get(tensor.name, *shorter[:1])
         if match is not None:
-            found[tensor.name] = match
-    return found
+            matches[tensor.name] = match
+    return matches
 
 
 def _plain(name: str) -> str:
@@ -215,14 +216,14 @@ ENCODERS = ("bert", "albert", "roberta", "distilbert", "vit", "t5")
 
 def shape_findings(configuration: Configuration) -> tuple[Finding, ...]:
     """Findings about a configuration, the weightiest first."""
-    found = [
+    findings = [
         *_head_bottleneck(configuration),
         *_embedding_bottleneck(configuration),
         *_depth_by_law(configuration),
         *_grouped_keys(configuration),
         _regime(configuration),
     ]
-    return tuple(sorted(found, key=lambda finding: -finding.severity))
+    return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
 def counting_log3(configuration: Configuration) -> float:
@@ -366,13 +367,13 @@ def weight_findings(
     rows: Sequence[TensorRow], parameters: Parameters, source: str
 ) -> tuple[Finding, ...]:
     """Findings about the weights, the weightiest first; `source` is named in their commands."""
-    found = [
+    findings = [
         *_low_rank(rows, parameters, source),
         *_copies(rows, parameters, source),
         *_spikes(rows, source),
         *_near_random(rows, source),
     ]
-    return tuple(sorted(found, key=lambda finding: -finding.severity))
+    return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
 def _again(source: str) -> str:
@@ -394,7 +395,7 @@ def _smaller(source: str, matrix: MatrixRow, saving: float) -> str:
     )
 
 
-def _counted(number: int) -> str:
+def _count_text(number: int) -> str:
     return "1 matrix" if number == 1 else f"{number:,} matrices"
 
 
@@ -424,7 +425,7 @@ def _low_rank(rows: Sequence[TensorRow], parameters: Parameters, source: str) ->
         id="low-rank",
         severity=Severity.ADVICE,
         title=f"Two factors that keep {ENERGY} % of the squares would be smaller for "
-        f"{_counted(len(savings))}; most in {row.name}, rank {share:,} of {full:,}.",
+        f"{_count_text(len(savings))}; most in {row.name}, rank {share:,} of {full:,}.",
         value=share,
         threshold=full,
         saving=round(saving, 4),

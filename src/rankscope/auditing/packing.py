@@ -119,11 +119,11 @@ def _groups(leaf: str, configuration: Configuration) -> int:
 
 
 def _gates(name: str, shapes: Shapes) -> Packing | None:
-    found = _RECURRENT.search(name)
-    if found is None:
+    match = _RECURRENT.search(name)
+    if match is None:
         return None
     # Columns of the recurrent weight count the units, unless a projection stands between.
-    start, rest = name[: found.start()], found["rest"]
+    start, rest = name[: match.start()], match["rest"]
     units = shapes.get(f"{start}weight_hr{rest}") or shapes.get(f"{start}weight_hh{rest}")
     if units is None or units[-1] == 0 or shapes[name][0] % units[-1]:
         return None
@@ -211,12 +211,12 @@ def attention_blocks(
     """
     if configuration is None:
         return {}
-    found: dict[str, dict[str, Piece]] = {}
+    roles_of_blocks: dict[str, dict[str, Piece]] = {}
     for name in shapes:
         for piece in _pieces(name, shapes, configuration):
-            found.setdefault(_block_name(name), {})[piece.role] = piece
+            roles_of_blocks.setdefault(_block_name(name), {})[piece.role] = piece
     blocks = {}
-    for pieces in found.values():
+    for pieces in roles_of_blocks.values():
         block = _block(pieces, shapes, configuration)
         if block is not None:
             blocks[block.query.name] = blocks[block.output.name] = block

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from html import escape
 
 from rankscope.auditing.configuration import Configuration
+from rankscope.auditing.depth_width_law import (
+    LEVINE,
+    SQUARES_PER_BLOCK,
+    DepthLaw,
+    Number,
+    parameters_in_blocks,
+)
 from rankscope.auditing.label_places import Box, place_labels
-from rankscope.auditing.law import LEVINE, SQUARES_PER_BLOCK, DepthLaw, Number, parameters_in_blocks
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 14.0, 44.0  # margins around the frame
 TITLE, LEGEND_LINE = 22.0, 16.0  # heights, where there are any
@@ -126,7 +132,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class Plane:
-    """What is shown.
+    """The depth-width plane as data: the law, a budget and models.
 
     Args:
         window: largest depth, least and largest width.

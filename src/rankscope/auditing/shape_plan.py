@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from rankscope.auditing.configuration import Configuration, Shape
-from rankscope.auditing.law import (
+from rankscope.auditing.depth_width_law import (
     LEVINE,
     SQUARES_PER_BLOCK,
     Budget,
@@ -30,8 +30,8 @@ WIDE = 2048
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """Limits and rounding.
+class ShapeConstraints:
+    """Limits on a planned shape, and what its width is rounded to.
 
     Args:
         heads: attention heads; the width becomes a multiple of them.
@@ -70,7 +70,7 @@ class Wishes:
         return math.lcm(self.multiple_of, self.head_size or self.heads or 1)
 
     def rounded(self, width: float) -> int:
-        """The nearest width that has the wished form.
+        """The nearest width that meets the constraints.
 
         Raises:
             PlanError: if even the smallest one is too wide.
@@ -78,7 +78,7 @@ class Wishes:
         if round(width) < self.step:
             raise PlanError(
                 f"plan: the budget affords a width of {width:,.1f}, but heads and rounding ask for "
-                f"multiples of {self.step:,}; wish for a divisor of at most {round(width):,}, or "
+                f"multiples of {self.step:,}; ask for a divisor of at most {round(width):,}, or "
                 "give a larger budget."
             )
         return self.step * round(width / self.step)
@@ -87,7 +87,11 @@ class Wishes:
         """Heads and their size at a width; together never wider than it.
 
         Example:
-            >>> Wishes().heads_at(768), Wishes(heads=8).heads_at(768), Wishes().heads_at(13461)
+            >>> (
+            ...     ShapeConstraints().heads_at(768),
+            ...     ShapeConstraints(heads=8).heads_at(768),
+            ...     ShapeConstraints().heads_at(13461),
+            ... )
             ((12, 64), (8, 96), (105, 128))
         """
         if self.head_size is not None:
@@ -113,14 +117,14 @@ ON_BOUNDS = (
 
 
 def notes_on(
-    shape: Shape, budget: Budget, wishes: Wishes, law: DepthLaw, law_depth: LawDepth
+    shape: Shape, budget: Budget, constraints: ShapeConstraints, law: DepthLaw, law_depth: LawDepth
 ) -> tuple[str, ...]:
     """Notes on a planned shape, the weightiest first."""
     notes = (
         _on_embedding(shape, budget, law_depth),
         _on_extrapolation(shape, law, law_depth),
-        _on_wishes(shape, wishes, law_depth),
-        _on_heads(shape, wishes),
+        _on_constraints(shape, constraints, law_depth),
+        _on_heads(shape, constraints),
         ON_BOUNDS,
     )
     return tuple(note for note in notes if note is not None)
@@ -147,24 +151,26 @@ def _on_extrapolation(shape: Shape, law: DepthLaw, law_depth: LawDepth) -> str |
     )
 
 
-def _on_wishes(shape: Shape, wishes: Wishes, law_depth: LawDepth) -> str | None:
-    if wishes.fixed_width is not None:
+def _on_constraints(shape: Shape, constraints: ShapeConstraints, law_depth: LawDepth) -> str | None:
+    if constraints.fixed_width is not None:
         return (
             f"Heads x head size fix the width at {shape.width:,}, and the budget the depth at "
             f"{shape.depth:,}; the law gives {law_depth}."
         )
-    if wishes.max_depth is not None and wishes.max_depth < round(law_depth.real):
-        return f"The largest depth {wishes.max_depth:,} is below the law's {law_depth}."
+    if constraints.max_depth is not None and constraints.max_depth < round(law_depth.real):
+        return f"The largest depth {constraints.max_depth:,} is below the law's {law_depth}."
     return None
 
 
-def _on_heads(shape: Shape, wishes: Wishes) -> str | None:
-    if wishes.heads is None and wishes.head_size is None:
+def _on_heads(shape: Shape, constraints: ShapeConstraints) -> str | None:
+    if constraints.heads is None and constraints.head_size is None:
         return (
             f"Heads of {shape.head_size} are a convention (about 64, or 128 from width {WIDE:,} "
             "on), kept together within the width; the law says nothing about heads."
         )
-    return f"Widths are multiples of {wishes.step:,}, for the heads and the rounding wished for."
+    return (
+        f"Widths are multiples of {constraints.step:,}, for the heads and the rounding asked for."
+    )
 
 
 # Depths around the planned one that are shown, as shares of it.
@@ -210,10 +216,10 @@ class Plan:
 
     Args:
         budget: what may be spent.
-        wishes: what the shape should look like.
+        constraints: what the shape must look like.
         shape: what is planned.
         law: the fitted law that chose the depth.
-        law_depth: what the law gives the budget, before rounding, wishes and embedding.
+        law_depth: what the law gives the budget, before rounding, constraints and embedding.
         shapes_within_fit: what would be planned with both parameters of the fit one standard
             error down, and up.
         alternatives: shapes for the same budget, by depth; the planned one is among them.
@@ -221,7 +227,7 @@ class Plan:
     """
 
     budget: Budget
-    wishes: Wishes
+    constraints: ShapeConstraints
     shape: Shape
     law: DepthLaw
     law_depth: LawDepth
@@ -254,7 +260,7 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before building it."""
-        return notes_on(self.shape, self.budget, self.wishes, self.law, self.law_depth)
+        return notes_on(self.shape, self.budget, self.constraints, self.law, self.law_depth)
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
@@ -279,8 +285,8 @@ class Plan:
             "law": self.law.to_dict(),
             "is_extrapolated": self.is_extrapolated,
             "within_fit": [
-                {"sigmas": sigmas, "depth": found.depth, "width": found.width}
-                for sigmas, found in zip((-1, 1), self.shapes_within_fit, strict=True)
+                {"sigmas": sigmas, "depth": edge.depth, "width": edge.width}
+                for sigmas, edge in zip((-1, 1), self.shapes_within_fit, strict=True)
             ],
             "alternatives": [alternative.to_dict() for alternative in self.alternatives],
             "compared": [model.to_dict() for model in self.compared],
@@ -324,29 +330,34 @@ def plan(  # noqa: PLR0913 - the options of the command, all by name
         law: the depth-to-width law.
 
     Example:
-        >>> found = plan(12 * 96 * 12288**2)
-        >>> found.depth, found.width
+        >>> configuration = plan(12 * 96 * 12288**2)
+        >>> configuration.depth, configuration.width
         (80, 13461)
 
     Raises:
-        PlanError: if the budget is too small, or nothing fits all that is wished for.
+        PlanError: if the budget is too small, or no shape meets all constraints.
 
     Reference:
         Levine et al. (2020), arXiv:2006.12467; Wies et al. (2021), arXiv:2105.03928.
     """
     budget = Budget.of(parameters, total_parameters, Embedding(vocabulary, embedding_rank))
-    wishes = Wishes(heads, head_size, max_depth, multiple_of)
+    constraints = ShapeConstraints(heads, head_size, max_depth, multiple_of)
     low, real, high = (_law_depth(budget, law.shifted(sigmas)) for sigmas in (1.0, 0.0, -1.0))
-    law_depth, shape = LawDepth(real, low, high), _planned(budget, wishes, real)
+    law_depth, shape = LawDepth(real, low, high), _plan_shape(budget, constraints, real)
     return Plan(
         budget=budget,
-        wishes=wishes,
+        constraints=constraints,
         shape=shape,
         law=law,
         law_depth=law_depth,
-        shapes_within_fit=(_planned(budget, wishes, high), _planned(budget, wishes, low)),
-        alternatives=_alternatives(budget, wishes, law_depth, shape),
-        compared=tuple(ComparedModel.of(name, found, law) for name, found in compare.items()),
+        shapes_within_fit=(
+            _plan_shape(budget, constraints, high),
+            _plan_shape(budget, constraints, low),
+        ),
+        alternatives=_alternatives(budget, constraints, law_depth, shape),
+        compared=tuple(
+            ComparedModel.of(name, configuration, law) for name, configuration in compare.items()
+        ),
     )
 
 
@@ -354,50 +365,50 @@ def _law_depth(budget: Budget, law: DepthLaw) -> float:
     return solve_growing(lambda depth: budget.size(depth, law.width(depth)), budget.parameters)
 
 
-def _planned(budget: Budget, wishes: Wishes, law_depth: float) -> Shape:
-    if wishes.fixed_width is not None:
-        return _of_fixed_width(budget, wishes, wishes.fixed_width)
+def _plan_shape(budget: Budget, constraints: ShapeConstraints, law_depth: float) -> Shape:
+    if constraints.fixed_width is not None:
+        return _of_fixed_width(budget, constraints, constraints.fixed_width)
     depth = max(1, round(law_depth))
     limit = budget.embedding.limit
     if limit is not None and round(budget.width(depth)) > limit:
-        narrow = max(limit // wishes.step * wishes.step, 1)
+        narrow = max(limit // constraints.step * constraints.step, 1)
         depth = max(depth, math.ceil(budget.depth(narrow) - ROUNDING))
-    depth = depth if wishes.max_depth is None else min(depth, wishes.max_depth)
+    depth = depth if constraints.max_depth is None else min(depth, constraints.max_depth)
     if depth > DEEPEST:
         raise PlanError(
             f"plan: an embedding rank of {limit} asks for {depth:,} blocks, more than {DEEPEST:,}; "
             "give a larger embedding rank, or the largest depth."
         )
-    return _shape(budget, wishes, depth, wishes.rounded(budget.width(depth)))
+    return _shape(budget, constraints, depth, constraints.rounded(budget.width(depth)))
 
 
-def _of_fixed_width(budget: Budget, wishes: Wishes, width: int) -> Shape:
-    depth, most = round(budget.depth(width)), wishes.max_depth or DEEPEST
+def _of_fixed_width(budget: Budget, constraints: ShapeConstraints, width: int) -> Shape:
+    depth, most = round(budget.depth(width)), constraints.max_depth or DEEPEST
     if not 1 <= depth <= most:
         raise PlanError(
-            f"plan: {wishes.heads} heads of size {wishes.head_size} fix the width at {width:,}, "
-            f"for which the budget affords {budget.depth(width):,.2f} blocks; wanted 1 to {most:,}."
-            " Leave out heads or head size."
+            f"plan: {constraints.heads} heads of size {constraints.head_size} fix the width at "
+            f"{width:,}, for which the budget affords {budget.depth(width):,.2f} blocks; wanted 1 "
+            f"to {most:,}. Leave out heads or head size."
         )
-    return _shape(budget, wishes, depth, width)
+    return _shape(budget, constraints, depth, width)
 
 
-def _shape(budget: Budget, wishes: Wishes, depth: int, width: int) -> Shape:
-    return Shape(depth, width, *wishes.heads_at(width), budget.embedding.rank_at(width))
+def _shape(budget: Budget, constraints: ShapeConstraints, depth: int, width: int) -> Shape:
+    return Shape(depth, width, *constraints.heads_at(width), budget.embedding.rank_at(width))
 
 
 def _alternatives(
-    budget: Budget, wishes: Wishes, law_depth: LawDepth, planned: Shape
+    budget: Budget, constraints: ShapeConstraints, law_depth: LawDepth, planned: Shape
 ) -> tuple[Alternative, ...]:
     """The planned shape, depths around it, and those that the law gives."""
     depths = {round(planned.depth * share) for share in AROUND}
     depths |= {round(depth) for depth in (law_depth.low, law_depth.real, law_depth.high)}
-    most = min(wishes.max_depth or DEEPEST, DEEPEST)
+    most = min(constraints.max_depth or DEEPEST, DEEPEST)
     shapes = [planned]
     for depth in depths - {planned.depth}:
         width = budget.width(depth) if 1 <= depth <= most else 0.0
-        if round(width) >= wishes.step:
-            shapes.append(_shape(budget, wishes, depth, wishes.rounded(width)))
+        if round(width) >= constraints.step:
+            shapes.append(_shape(budget, constraints, depth, constraints.rounded(width)))
     return tuple(
         Alternative(shape, shape == planned, law_depth.admits(shape.depth))
         for shape in sorted(shapes, key=lambda shape: shape.depth)

@@ -64,15 +64,15 @@ class RandomLaw:
         places, centres = self._squares(angles), self._squares(middles)
         density = numpy.sin(middles) / (math.pi * self._inverse(middles) * centres)
         reached = numpy.concatenate([[0.0], numpy.cumsum(density * numpy.diff(places))])
-        found: NDArray[numpy.float64] = numpy.interp(squares, places, reached / reached[-1])
-        return found
+        shares: NDArray[numpy.float64] = numpy.interp(squares, places, reached / reached[-1])
+        return shares
 
     def _inverse(self, angles: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
         """The largest root u of the cubic, 1 / |z|; it has three real ones."""
         radius = math.sqrt(self._sum / 3)
         inner = numpy.clip(self._product * numpy.cos(angles) / radius**3, -1.0, 1.0)
-        found: NDArray[numpy.float64] = 2 * radius * numpy.cos(numpy.arccos(inner) / 3)
-        return found
+        root: NDArray[numpy.float64] = 2 * radius * numpy.cos(numpy.arccos(inner) / 3)
+        return root
 
     def _squares(self, angles: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
         u = self._inverse(angles)
@@ -176,7 +176,7 @@ class Spectrum:
 
 
 def _entropy(squares: Reals) -> float:
-    """Of the shares of the squares, in nats."""
+    """Entropy of the shares of the squares, in nats."""
     present = squares[squares > 0]
     shares = present / present.sum()
     return max(0.0, -float(numpy.sum(shares * numpy.log(shares))))
@@ -311,7 +311,7 @@ _MOST_STEPS = 2**31
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a kernel alone does not tell; a file of weights has none of it.
+    """Stride, dilation and groups of a convolution, which a file of weights does not hold.
 
     Args:
         stride: the same along all axes of the image, as are the others.

@@ -95,10 +95,10 @@ def _load(path: Path) -> Any:
         raise ModelFileError(f"{path} cannot be opened by torch: {reason}") from error
 
 
-def _state_dict(found: object, path: Path) -> Mapping[str, object]:
-    if not isinstance(found, Mapping):
-        raise ModelFileError(f"{path} holds a {type(found).__name__}; wanted a state dict.")
-    inner = next((found[key] for key in _HOLDERS if isinstance(found.get(key), Mapping)), found)
+def _state_dict(loaded: object, path: Path) -> Mapping[str, object]:
+    if not isinstance(loaded, Mapping):
+        raise ModelFileError(f"{path} holds a {type(loaded).__name__}; wanted a state dict.")
+    inner = next((loaded[key] for key in _HOLDERS if isinstance(loaded.get(key), Mapping)), loaded)
     if not any(isinstance(value, Tensor) for value in inner.values()):
         keys = ", ".join(map(repr, list(inner)[:8])) or "none"
         raise ModelFileError(

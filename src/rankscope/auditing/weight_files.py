@@ -59,7 +59,7 @@ class Shards(TensorSource):
         if lacking:
             raise ModelFileError(
                 f"{self._index} says that {file!r} holds {len(names)} tensors, of which "
-                f"{len(lacking)} are not there: {_listed(lacking)}."
+                f"{len(lacking)} are not there: {_join_names(lacking)}."
             )
 
     def _add(self, source: TensorSource, entries: list[TensorEntry]) -> None:
@@ -72,17 +72,17 @@ class Shards(TensorSource):
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    found = read_document(index).get("weight_map")
-    if not isinstance(found, dict) or not found:
+    weight_map = read_document(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
         raise ModelFileError(f"{index} has no weight_map that names the file of each tensor.")
-    for name, file in found.items():
+    for name, file in weight_map.items():
         # Only files beside the index: a stranger's index must not lead out of its folder.
         if not isinstance(file, str) or file in {"", ".", ".."} or set(file) & set("/\\"):
             raise ModelFileError(
                 f"{index}: the file of tensor {name!r} must be a name in the same folder, "
                 f"got {ascii(file)[:80]}."
             )
-    return found
+    return weight_map
 
 
 def _files(index: Path, weight_map: dict[str, str]) -> dict[str, list[str]]:
@@ -94,7 +94,7 @@ def _files(index: Path, weight_map: dict[str, str]) -> dict[str, list[str]]:
     if missing:
         raise ModelFileError(
             f"{index} names {len(files)} files, of which {len(missing)} are missing: "
-            f"{_listed(missing)}."
+            f"{_join_names(missing)}."
         )
     return files
 
@@ -107,7 +107,7 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more
 
@@ -168,12 +168,14 @@ def read_header(path: Path) -> tuple[Placed, ...]:
         header = parse_document(file.read(length), who=f"The header of {path}")
     if not isinstance(header.pop("__metadata__", {}), dict):
         raise ModelFileError(f"{path}: the __metadata__ of its header is no object.")
-    placed = tuple(_placed(name, row, start=8 + length, path=path) for name, row in header.items())
+    placed = tuple(
+        _read_place(name, row, start=8 + length, path=path) for name, row in header.items()
+    )
     _check_places(placed, start=8 + length, size=size, path=path)
     return placed
 
 
-def _placed(name: str, row: Any, *, start: int, path: Path) -> Placed:
+def _read_place(name: str, row: Any, *, start: int, path: Path) -> Placed:
     who = f"{path}: tensor {ascii(name)[:200]}"
     if not isinstance(row, dict) or set(row) != {"dtype", "shape", "data_offsets"}:
         raise ModelFileError(f"{who} must have exactly dtype, shape and data_offsets.")
@@ -196,13 +198,13 @@ def _placed(name: str, row: Any, *, start: int, path: Path) -> Placed:
     return Placed(TensorEntry(name, tuple(shape), name_of_dtype), start + begin, start + end)
 
 
-def _are_sizes(found: Any) -> bool:
+def _are_sizes(sizes: Any) -> bool:
     return (
-        isinstance(found, list)
-        and len(found) <= _MAX_ORDER
+        isinstance(sizes, list)
+        and len(sizes) <= _MAX_ORDER
         and all(
             isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= _LARGEST
-            for size in found
+            for size in sizes
         )
     )
 
@@ -343,13 +345,13 @@ def _read_configuration(path: Path) -> dict[str, Any]:
 
 def _weights_among(names: list[str], folder: Path) -> Path | None:
     usual = [name for name in _WEIGHTS if name in names]
-    found = usual[:1] or [name for name in names if name.endswith(".safetensors")]
-    if len(found) > 1:
+    candidates = usual[:1] or [name for name in names if name.endswith(".safetensors")]
+    if len(candidates) > 1:
         raise ModelFileError(
-            f"{str(folder)!r} holds {len(found)} safetensors files and no model.safetensors"
-            f"{_INDEX} that joins them; give one of them: {', '.join(found[:8])}."
+            f"{str(folder)!r} holds {len(candidates)} safetensors files and no model.safetensors"
+            f"{_INDEX} that joins them; give one of them: {', '.join(candidates[:8])}."
         )
-    return folder / found[0] if found else None
+    return folder / candidates[0] if candidates else None
 
 
 def _open_weights(path: Path) -> TensorSource:

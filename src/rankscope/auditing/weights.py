@@ -35,7 +35,7 @@ _ENTRIES_AT_ONCE = 2**22
 
 @dataclass(frozen=True)
 class WeightOptions:
-    """How weights are looked at.
+    """Options of the audit of weights.
 
     Args:
         image_side: of the images that convolutions are seen on; None for one that suits each kernel
@@ -209,7 +209,7 @@ def audit_weights(
             key and the value weights that stand in products with it.
         configuration: tells the heads apart; without it there are no products of heads.
         options: image sizes, geometries of convolutions, memory.
-        report: told after every tensor.
+        report: called after every tensor.
     """
     audited = _Audit(source, configuration, options)
     rows: list[TensorRow] = []
@@ -241,7 +241,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class _Audit:
-    """What has been seen so far."""
+    """The state of an audit of weights: spectra so far, for reuse by copies."""
 
     def __init__(
         self, source: TensorSource, configuration: Configuration | None, options: WeightOptions
@@ -279,15 +279,15 @@ class _Audit:
         return replace(row, matrices=(*own, *products))
 
     def _own(self, name: str, tensor: Tensor, mark: bytes | None) -> tuple[MatrixRow, ...]:
-        """Of copies the same numbers would come out again, unless the name says how to look."""
+        """Reuse the spectra of an identical tensor, unless its name implies another packing."""
         packing = packing_of(name, self._shapes, self._configuration)
         key = None if mark is None or tensor.ndim > 2 else (mark, packing)
         if key in self._seen:
             return self._seen[key]
-        found = _rows(views(name, tensor, packing, self._options))
+        rows = _rows(views(name, tensor, packing, self._options))
         if key is not None:
-            self._seen[key] = found
-        return found
+            self._seen[key] = rows
+        return rows
 
     def _products(self, name: str) -> tuple[MatrixRow, ...]:
         block = self._blocks.get(name)

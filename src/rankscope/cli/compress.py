@@ -87,7 +87,7 @@ def run(
     from rankscope.compression.planning import Tolerance, plan_compression
     from rankscope.networks.samples import read_calibration
 
-    opened = _opened(model, weights, data, example)
+    opened = _open(model, weights, data, example)
     network, remarks = _network(opened, may_be_untrained=dry_run)
     calibration = None if data is None else read_calibration(data, data_set=opened.data_set)
     batch = calibration[0] if calibration and example is None else _example(opened)
@@ -118,7 +118,7 @@ def run(
         print(output)
 
 
-def _opened(model: str, weights: Path | None, data: str | None, example: str | None) -> "Model":
+def _open(model: str, weights: Path | None, data: str | None, example: str | None) -> "Model":
     from rankscope.models import open_model
 
     folder = Path(data) if data is not None and Path(data).is_dir() else None

@@ -33,7 +33,7 @@ def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = (
         print("  ".join(cells).rstrip())
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Say in one line what is wrong."""
     print(f"rankscope: {' '.join(message.split())}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""`rankscope families`: what can be drawn and priced by name."""
+"""`rankscope families`: the diagrams that can be drawn and priced by name."""
 
 from rankscope.cli import console
 from rankscope.cli.options import Json

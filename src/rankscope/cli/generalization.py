@@ -1,4 +1,4 @@
-"""`rankscope generalization`: how far a network can be compressed, and what that promises."""
+"""`rankscope generalization`: how far a network can be compressed, and the bounds that follow."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,13 +70,13 @@ def run(
     from rankscope.generalize.analysis import Options
     from rankscope.generalize.finite_class import Quantization
     from rankscope.generalize.properties import Exact, Form, Triangle
-    from rankscope.generalize.rank_search import Direct, Mode, Paper, Search
+    from rankscope.generalize.rank_search import CushionLimits, Direct, Mode, Search
     from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Tolerance
     from rankscope.models import open_model
     from rankscope.verbs import bound_generalization
 
     # "measured" compares outputs instead of bounding them, so that the mode does not matter.
-    modes: dict[str, Mode] = {"direct": Direct(), "paper": Paper(), "measured": Direct()}
+    modes: dict[str, Mode] = {"direct": Direct(), "paper": CushionLimits(), "measured": Direct()}
     forms: dict[str, Form] = {"triangle": Triangle(), "exact": Exact()}
     tolerances: dict[str, Tolerance] = {
         known.name: known for known in (LargestEntry(), Euclidean(), AsPublished())

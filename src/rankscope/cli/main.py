@@ -85,7 +85,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Split a network in two; the singular values of that split tell its story."""
+    """Compute the rank between two groups of inputs or weights; audit, compress and certify."""
     del show_version, debug  # the first has printed; main reads the second, wherever it stands
 
 
@@ -102,19 +102,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(error, as_json="--json" in arguments)
     if result == INTERRUPTED:
         kept = "--checkpoint" in arguments or arguments[:2] == ["experiment", "run"]
-        console.complain("interrupted" + ("; the same command goes on from its checkpoint." * kept))
+        console.print_error(
+            "interrupted" + ("; the same command goes on from its checkpoint." * kept)
+        )
     return result if isinstance(result, int) else 0
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    message, exit_code = _explained(error)
-    console.complain(message)
+    message, exit_code = _explain(error)
+    console.print_error(message)
     if as_json:
         console.print_json({"error": " ".join(message.split())})
     return exit_code
 
 
-def _explained(error: Exception) -> tuple[str, int]:
+def _explain(error: Exception) -> tuple[str, int]:
     # Typer raises its own errors for unknown options and the like; they say what to try.
     describe = getattr(error, "format_message", None)
     if isinstance(error, RankscopeError):

@@ -122,11 +122,13 @@ def with_network_options(run: Callable[..., None]) -> Callable[..., None]:
 def _annotation(option: Option) -> Any:
     name = f"--{option.word}"
     if option.is_flag:
-        return Annotated[bool, typer.Option(name, help=option.meaning)]
+        return Annotated[bool, typer.Option(name, help=option.description)]
     if option.levels == 0:
-        return Annotated[int | None, typer.Option(name, help=option.meaning, show_default=False)]
+        return Annotated[
+            int | None, typer.Option(name, help=option.description, show_default=False)
+        ]
     example = "3,3,3" if option.levels == 1 else "1,0,2;0,1,1"
-    return Annotated[str | None, typer.Option(name, metavar=example, help=option.meaning)]
+    return Annotated[str | None, typer.Option(name, metavar=example, help=option.description)]
 
 
 def opened_for(
@@ -196,7 +198,7 @@ def read_assignments(*groups: Sequence[str] | None) -> dict[str, str]:
 
 
 def choose(option: str, text: str, known: Mapping[str, T]) -> T:
-    """What an option names.
+    """Resolve the text of an option among known names.
 
     Example:
         >>> choose("--norm", "l2", {"l1": 1, "l2": 2})

@@ -134,7 +134,7 @@ def split_of(network: Any, partition: str | None, left: str | None, seed: int) -
 
 @dataclass(frozen=True)
 class _Question:
-    """Which network and split."""
+    """The network and the split that a command asks about."""
 
     family: str
     given: Mapping[str, Any]

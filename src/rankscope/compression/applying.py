@@ -1,4 +1,4 @@
-"""From a model and a plan to the compressed model."""
+"""Apply a plan to a model: every planned weight becomes a factorized layer."""
 
 import copy
 from collections.abc import Mapping
@@ -188,14 +188,14 @@ def carry_out(
     layers: dict[str, nn.Module] = {}
     errors: dict[str, float] = {}
     for name, group in sites.items():
-        weighings = {site.part: scoring.weigh(site.name) for site in group}
+        error_norms = {site.part: scoring.error_norm(site.name) for site in group}
         rows = {site.part: chosen[site.name] for site in group}
-        layer = factorize(model.get_submodule(name), rows, weighings)
+        layer = factorize(model.get_submodule(name), rows, error_norms)
         layers[name] = layer
         rebuilt = {part.name: part.weight for part in parts_of(layer.to_dense())}
         for site in group:
-            weighing = weighings[site.part]
-            errors[site.name] = relative_error(site.weight, rebuilt[site.part], weighing)
+            error_norm = error_norms[site.part]
+            errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
     compressed = with_replaced(model, layers)
     if example is not None:
         _check_outputs(model, compressed, example)
@@ -206,7 +206,7 @@ def carry_out(
 def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, list[Site]]:
     """The sites of every module of which the plan compresses some."""
     sites = {site.name: site for site in read_sites(model).sites}
-    found: dict[str, list[Site]] = {}
+    by_module: dict[str, list[Site]] = {}
     for name, row in chosen.items():
         if name not in sites:
             raise CompressionError(
@@ -223,8 +223,8 @@ def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, li
             raise CompressionError(
                 f"{name}: unknown format {row.format!r}; there are {', '.join(FORMATS)}."
             )
-        found.setdefault(site.module_name, []).append(site)
-    return found
+        by_module.setdefault(site.module_name, []).append(site)
+    return by_module
 
 
 def _check_outputs(model: nn.Module, compressed: nn.Module, example: Batch) -> None:

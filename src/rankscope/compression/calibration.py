@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from rankscope.compression.scores import Batch, Scoring, SecondMoments, Weighing, run
+from rankscope.compression.scores import Batch, ErrorNorm, Scoring, SecondMoments, run
 from rankscope.compression.sites import Site, parts_of, read_sites
 from rankscope.errors import CompressionError
 from rankscope.modes import all_trainable, inference
@@ -199,15 +199,15 @@ def _as_list(sequences: object, *, batch_first: bool) -> list[Tensor]:
 
 
 class Observer(ABC):
-    """Sees every call of one module, and says in the end how its weights' errors are weighed."""
+    """Sees every call of one module, and gives the error norms of its weights in the end."""
 
     @abstractmethod
     def see(self, arguments: Mapping[str, object]) -> None:
         """Look at the arguments of one call, by name."""
 
     @abstractmethod
-    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
-        """By part of the module; None for a part that no data reached."""
+    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
+        """The error norm of each part of the module; None for a part that no data reached."""
 
 
 class VectorInputs(Observer):
@@ -219,8 +219,8 @@ class VectorInputs(Observer):
     def see(self, arguments: Mapping[str, object]) -> None:
         self._moments.add(_rows(_tensor(arguments, "input")))
 
-    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
-        return {"weight": weighing_of(self._moments, ridge, who=who)}
+    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
+        return {"weight": error_norm_of(self._moments, ridge, who=who)}
 
 
 class ChannelInputs(Observer):
@@ -240,12 +240,12 @@ class ChannelInputs(Observer):
         num_channels = len(channels) // self._groups
         self._moments.add(channels.reshape(self._groups, num_channels, -1).mT)
 
-    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
-        return {"weight": weighing_of(self._moments, ridge, who=who)}
+    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
+        return {"weight": error_norm_of(self._moments, ridge, who=who)}
 
 
 class LookedUp(Observer):
-    """How often each row of an embedding is looked up.
+    """Counts how often each row of an embedding is looked up.
 
     Every row counts once more than it was seen, so that rows the data lack are not given up.
     """
@@ -257,11 +257,11 @@ class LookedUp(Observer):
         indices = _tensor(arguments, "input").flatten().cpu()
         self._counts += torch.bincount(indices, minlength=len(self._counts))
 
-    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
         if not bool(self._counts.any()):
             return {"weight": None}
         frequencies = (self._counts + 1) / (self._counts + 1).sum()
-        return {"weight": Weighing(rows=frequencies.sqrt())}
+        return {"weight": ErrorNorm(rows=frequencies.sqrt())}
 
 
 class AttentionInputs(Observer):
@@ -298,9 +298,9 @@ class AttentionInputs(Observer):
         seen = ~mask if mask.dtype == torch.bool else ~torch.isneginf(mask)
         return seen if self._batch_first or seen.ndim == 1 else seen.mT
 
-    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
         return {
-            name: weighing_of(moments, ridge, who=f"{who}, {name}")
+            name: error_norm_of(moments, ridge, who=f"{who}, {name}")
             for name, moments in self._moments.items()
         }
 
@@ -320,17 +320,17 @@ class RecurrentInputs(Observer):
         for name, vectors in self._layers.inputs(arguments["input"], arguments.get("hx")):
             self._moments[name].add(_rows(vectors))
 
-    def weighings(self, ridge: float, *, who: str) -> dict[str, Weighing | None]:
+    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
         return {
-            name: weighing_of(moments, ridge, who=f"{who}, {name}")
+            name: error_norm_of(moments, ridge, who=f"{who}, {name}")
             for name, moments in self._moments.items()
         }
 
 
 def observer_of(module: nn.Module) -> Observer | None:
     """The observer that fits a module's class."""
-    found = _OBSERVERS.get(type(module))
-    return None if found is None else found(module)
+    observer_class = _OBSERVERS.get(type(module))
+    return None if observer_class is None else observer_class(module)
 
 
 # Exact classes, like the planner's: a subclass may use its weights in another way.
@@ -352,12 +352,12 @@ def bound_arguments(
     return inspect.signature(module.forward).bind(*arguments, **named).arguments
 
 
-def weighing_of(moments: SecondMoments, ridge: float, *, who: str) -> Weighing | None:
+def error_norm_of(moments: SecondMoments, ridge: float, *, who: str) -> ErrorNorm | None:
     """Errors of outputs on inputs with these moments."""
     factor = moments.factor(ridge, who=who)
     if factor is None:
         return None
-    return Weighing(factor=factor[0] if len(factor) == 1 else factor)
+    return ErrorNorm(factor=factor[0] if len(factor) == 1 else factor)
 
 
 def _rows(vectors: Tensor) -> Tensor:
@@ -365,9 +365,9 @@ def _rows(vectors: Tensor) -> Tensor:
 
 
 def _tensor(arguments: Mapping[str, object], name: str) -> Tensor:
-    found = arguments[name]
-    assert isinstance(found, Tensor)
-    return found
+    tensor = arguments[name]
+    assert isinstance(tensor, Tensor)
+    return tensor
 
 
 # --- Scores from activations: errors of outputs on calibration data, not of weights ---------------
@@ -381,7 +381,7 @@ class Activations(Scoring):
 
     The batches are run once, one after the other, in inference mode; of each site only the second
     moments of its inputs are kept. Sites whose class does not show its inputs (the projection of
-    an LSTM's states), or that no data reach, are weighed by their weights alone.
+    an LSTM's states), or that no data reach, are scored by their weights alone.
 
     Args:
         batches: inputs as the model takes them.
@@ -396,7 +396,7 @@ class Activations(Scoring):
             raise CompressionError(f"Activations: ridge must lie between 0 and 1, got {ridge}.")
         self._batches = batches
         self._ridge = ridge
-        self._weighings: dict[str, Weighing | None] = {}
+        self._error_norms: dict[str, ErrorNorm | None] = {}
 
     def prepare(self, model: nn.Module) -> None:
         """Run the batches, and keep the moments of what each site sees.
@@ -412,17 +412,17 @@ class Activations(Scoring):
             if site.module_name not in observers and observer is not None:
                 observers[site.module_name] = observer
         self._watch(model, observers)
-        found = {
-            name: observer.weighings(self._ridge, who=name or "the model")
+        norms = {
+            name: observer.error_norms(self._ridge, who=name or "the model")
             for name, observer in observers.items()
         }
-        self._weighings = {
-            site.name: found.get(site.module_name, {}).get(site.part) for site in sites
+        self._error_norms = {
+            site.name: norms.get(site.module_name, {}).get(site.part) for site in sites
         }
 
-    def weigh(self, site_name: str) -> Weighing | None:
-        """How one site is weighed; None if no data reached it."""
-        return self._weighings.get(site_name)
+    def error_norm(self, site_name: str) -> ErrorNorm | None:
+        """The norm of one site's error; None if no data reached it."""
+        return self._error_norms.get(site_name)
 
     def _watch(self, model: nn.Module, observers: Mapping[str, Observer]) -> None:
         removals: list[Callable[[], None]] = []
@@ -463,7 +463,7 @@ class Fisher(Scoring):
 
     Gradients are those of whole batches: the squares are smaller than those of single samples by
     about the number of samples, but for all sites alike. Multipliers are scaled so that their mean
-    is 1; a site that the loss does not depend on is weighed by its weight alone.
+    is 1; a site that the loss does not depend on is scored by its weight alone.
 
     Args:
         loss: of a model on a batch, one number.
@@ -496,16 +496,16 @@ class Fisher(Scoring):
         mean = sum(changes.values()) / max(sum(change > 0 for change in changes.values()), 1)
         self._multipliers = {name: change / mean for name, change in changes.items() if change > 0}
 
-    def weigh(self, site_name: str) -> Weighing | None:
-        """How one site is weighed; None if the loss does not depend on it."""
+    def error_norm(self, site_name: str) -> ErrorNorm | None:
+        """The norm of one site's error; None if the loss does not depend on it."""
         multiplier = self._multipliers.get(site_name)
-        return None if multiplier is None else Weighing(multiplier=multiplier)
+        return None if multiplier is None else ErrorNorm(multiplier=multiplier)
 
     def _add(self, model: nn.Module, batch: object, squares: Mapping[str, Tensor]) -> None:
         loss = self._loss(model, batch)
         if loss.numel() != 1 or not bool(torch.isfinite(loss.detach()).all()):
             raise CompressionError(
-                f"Fisher: the loss must be one finite number, got {_shown(loss)}."
+                f"Fisher: the loss must be one finite number, got {_describe_loss(loss)}."
             )
         if not loss.requires_grad:
             raise CompressionError(
@@ -518,7 +518,7 @@ class Fisher(Scoring):
                 square.addcmul_(gradient, gradient)
 
 
-def _shown(loss: Tensor) -> str:
+def _describe_loss(loss: Tensor) -> str:
     return f"{loss.item()}" if loss.numel() == 1 else f"the shape {tuple(loss.shape)}"
 
 

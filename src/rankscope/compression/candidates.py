@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rankscope.compression.plan import Candidate, Costs, Row
 from rankscope.compression.scores import (
-    Weighing,
+    ErrorNorm,
     can_whiten,
     is_plain,
     relative_error,
@@ -63,22 +63,22 @@ def ladder_of_ranks(
         return []
     ratio = (largest / smallest) ** (1 / (num_steps - 1))
     targets = [math.floor(smallest * ratio**step + 1e-9) for step in range(num_steps - 1)]
-    found = [format.largest_ranks(shape, target) for target in [*targets, largest]]
-    return list(dict.fromkeys(ranks for ranks in found if ranks is not None))
+    ladder = [format.largest_ranks(shape, target) for target in [*targets, largest]]
+    return list(dict.fromkeys(ranks for ranks in ladder if ranks is not None))
 
 
 def error_curve(
-    site: Site, format: Format, ladder: Sequence[Ranks], weighing: Weighing | None
+    site: Site, format: Format, ladder: Sequence[Ranks], error_norm: ErrorNorm | None
 ) -> list[float]:
     """The relative error of a site at each of several ranks.
 
     Formats that cannot take a whitening back are fitted at a few ranks and measured there; what
     lies between is interpolated (logarithms of error over parameters), and an estimate.
     """
-    if not is_plain(weighing) and not can_whiten(format, weighing):
-        return _measured(site, format, ladder, weighing)
+    if not is_plain(error_norm) and not can_whiten(format, error_norm):
+        return _measure_errors(site, format, ladder, error_norm)
     # Formats choose their own precision: a copy is made only where there is something to whiten.
-    whitened = site.weight if is_plain(weighing) else whiten(site.weight, weighing)
+    whitened = site.weight if is_plain(error_norm) else whiten(site.weight, error_norm)
     norms = [float(torch.linalg.vector_norm(group)) for group in whitened]
     curves = [
         format.errors(group, ladder) if norm else [0.0] * len(ladder)
@@ -93,17 +93,17 @@ def error_curve(
     ]
 
 
-def _measured(
-    site: Site, format: Format, ladder: Sequence[Ranks], weighing: Weighing | None
+def _measure_errors(
+    site: Site, format: Format, ladder: Sequence[Ranks], error_norm: ErrorNorm | None
 ) -> list[float]:
     last = len(ladder) - 1
     fitted = sorted({round(step * last / (NUM_FITS - 1)) for step in range(NUM_FITS)})
     errors = [
-        relative_error(site.weight, _rebuilt(site, format, ladder[place]), weighing)
+        relative_error(site.weight, _rebuilt(site, format, ladder[place]), error_norm)
         for place in fitted
     ]
     sizes = [math.log(format.num_parameters(site.shape, ranks)) for ranks in ladder]
-    return _interpolated(sizes, fitted, errors)
+    return _interpolate_errors(sizes, fitted, errors)
 
 
 def _rebuilt(site: Site, format: Format, ranks: Ranks) -> Tensor:
@@ -115,22 +115,22 @@ def _rebuilt(site: Site, format: Format, ranks: Ranks) -> Tensor:
     )
 
 
-def _interpolated(
+def _interpolate_errors(
     sizes: Sequence[float], fitted: Sequence[int], errors: Sequence[float]
 ) -> list[float]:
     """Errors at all places from those at some: straight lines between the logarithms."""
-    found = {fitted[0]: errors[0]}
+    interpolated = {fitted[0]: errors[0]}
     for (left, right), (start, end) in zip(pairwise(fitted), pairwise(errors), strict=True):
         low, high = (math.log(max(error, SMALLEST_ERROR)) for error in (start, end))
         for place in range(left + 1, right):
             share = (sizes[place] - sizes[left]) / (sizes[right] - sizes[left])
-            found[place] = math.exp(low + share * (high - low))
-        found[right] = end
-    return [found[place] for place in range(len(sizes))]
+            interpolated[place] = math.exp(low + share * (high - low))
+        interpolated[right] = end
+    return [interpolated[place] for place in range(len(sizes))]
 
 
 @dataclass(frozen=True, eq=False)
-class Menu:
+class SiteCandidates:
     """All candidates of a site that are smaller than it; the first is its dense weight.
 
     Args:
@@ -155,12 +155,12 @@ class Task:
 
     site: Site
     calls: tuple[Call, ...]
-    weighing: Weighing | None
+    error_norm: ErrorNorm | None
 
 
 @dataclass(frozen=True, eq=False)
-class Kitchen:
-    """What candidates are made with.
+class CandidateGenerator:
+    """Enumerates the factorizations of a weight, with their costs and errors.
 
     Args:
         formats: to try on every site.
@@ -174,23 +174,23 @@ class Kitchen:
     num_steps: int = 20
     stopwatch: Stopwatch | None = None
 
-    def menu(self, task: Task) -> Menu:
+    def candidates_for(self, task: Task) -> SiteCandidates:
         """All candidates of one site."""
         site, refusals = task.site, []
-        found = [self._dense(task)]
+        candidates = [self._dense(task)]
         for format in self.formats:
             reason = format.refusal(site.shape)
             ladder = [] if reason else self._ladder(site, format)
             if ladder:
-                dense = found[0].costs
-                found += [
+                dense = candidates[0].costs
+                candidates += [
                     candidate
                     for candidate in self._written(task, format, ladder)
                     if candidate.costs.bytes < dense.bytes
                 ]
             else:
                 refusals.append(f"{format.name}: {reason or 'no smaller even at ranks of one'}")
-        return Menu(site, tuple(found), tuple(refusals))
+        return SiteCandidates(site, tuple(candidates), tuple(refusals))
 
     def _ladder(self, site: Site, format: Format) -> list[Ranks]:
         room = max(1 if bits is None else site.bits // bits for bits in self.bits)
@@ -208,8 +208,8 @@ class Kitchen:
 
     def _written(self, task: Task, format: Format, ladder: Sequence[Ranks]) -> Iterator[Candidate]:
         site = task.site
-        multiplier = 1.0 if task.weighing is None else task.weighing.multiplier
-        errors = error_curve(site, format, ladder, task.weighing)
+        multiplier = 1.0 if task.error_norm is None else task.error_norm.multiplier
+        errors = error_curve(site, format, ladder, task.error_norm)
         seconds = self._seconds(task, format, ladder)
         for bits in self.bits:
             noise = 0.0 if bits is None else quantization_error(site, bits)
@@ -235,8 +235,8 @@ class Kitchen:
             self.stopwatch.of_site(task.site, task.calls, format, ladder[place]) for place in timed
         ]
         sizes = [format.num_parameters(task.site.shape, ranks) for ranks in ladder]
-        found = np.interp(np.take(sizes, places), np.take(sizes, timed), seconds)
-        return [float(time) for time in found]
+        interpolated = np.interp(np.take(sizes, places), np.take(sizes, timed), seconds)
+        return [float(time) for time in interpolated]
 
 
 def num_parameters(site: Site, format: Format, ranks: Ranks) -> int:
@@ -277,26 +277,26 @@ Factorized = (
 
 
 def factorize(
-    module: nn.Module, rows: Mapping[str, Row], weighings: Mapping[str, Weighing | None]
+    module: nn.Module, rows: Mapping[str, Row], error_norms: Mapping[str, ErrorNorm | None]
 ) -> Factorized:
     """Decompose the weights of a supported module, and quantize the cores that are to be.
 
     Args:
         module: dense, left as it is.
         rows: of a plan, by part of the module; parts without one stay dense.
-        weighings: by part; whitened where the format allows it.
+        error_norms: by part; whitened where the format allows it.
     """
     choices = {part: (FORMATS[row.format or ""], tuple(row.ranks)) for part, row in rows.items()}
     dtype = next(module.parameters()).dtype
     # A weight whitened in half precision would lose what whitening brings.
     given = copy.deepcopy(module).to(torch.promote_types(dtype, torch.float32))
-    whitened = _whiten_parts(given, choices, weighings)
+    whitened = _whiten_parts(given, choices, error_norms)
     layer = _from_dense(given, choices)
-    for part, weighing in whitened.items():
+    for part, error_norm in whitened.items():
         store = store_of(layer, part)
         cores = {name: core.detach() for name, core in store.tensors().items()}
         groups = layer.settings.groups if isinstance(layer, FactorizedConv) else 1
-        restored = take_back(cores, choices[part][0], weighing, groups=groups)
+        restored = take_back(cores, choices[part][0], error_norm, groups=groups)
         _load(store, restored)
     layer = layer.to(dtype)
     for part, row in rows.items():
@@ -316,17 +316,17 @@ def store_of(layer: Factorized, part: str) -> CoreStore:
 
 
 def _whiten_parts(
-    module: nn.Module, choices: Choices, weighings: Mapping[str, Weighing | None]
-) -> dict[str, Weighing]:
+    module: nn.Module, choices: Choices, error_norms: Mapping[str, ErrorNorm | None]
+) -> dict[str, ErrorNorm]:
     """Whiten weights of a module in place; returns how each of them was."""
     whitened = {}
     for part in parts_of(module):
-        weighing = weighings.get(part.name)
-        if part.name not in choices or weighing is None:
+        error_norm = error_norms.get(part.name)
+        if part.name not in choices or error_norm is None:
             continue
-        if can_whiten(choices[part.name][0], weighing):
-            part.weight.copy_(whiten(part.weight, weighing))
-            whitened[part.name] = weighing
+        if can_whiten(choices[part.name][0], error_norm):
+            part.weight.copy_(whiten(part.weight, error_norm))
+            whitened[part.name] = error_norm
     return whitened
 
 
@@ -340,7 +340,7 @@ def _from_dense(module: nn.Module, choices: Choices) -> Factorized:
 
 
 def _from_single(module: nn.Module, format: Format, ranks: Ranks) -> Factorized:
-    """For classes with one weight."""
+    """Factorize a module whose class has one weight."""
     if isinstance(module, nn.Conv1d | nn.Conv2d):
         convolution = FactorizedConv1d if isinstance(module, nn.Conv1d) else FactorizedConv2d
         return convolution.from_dense(module, format, ranks)

@@ -52,7 +52,7 @@ def compress(  # noqa: PLR0913 - one keyword for each thing that a plan depends 
         bits: see `plan_compression`.
         leave: see `plan_compression`.
         tolerance: a relative error for each weight, instead of `keep`.
-        report: is told how far it has come.
+        report: called with the progress.
 
     Example:
         >>> from torch import nn
@@ -123,7 +123,7 @@ class Score:
 
 @dataclass(frozen=True)
 class CompressionReport:
-    """What became of a model.
+    """The result of a compression in numbers.
 
     Args:
         totals: parameters and bytes as counted on the two models, flops as the plan counts them

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from rankscope.compression.calibration import shapes
 from rankscope.compression.scores import Batch, run
-from rankscope.compression.sites import FACTORIZED_ROOM
-from rankscope.compression.usage import resized
+from rankscope.compression.sites import FACTORIZED_PACKAGE
+from rankscope.compression.usage import repeat_batch
 from rankscope.errors import CompressionError, MissingExtraError
 from rankscope.factorize.paths import Path
 from rankscope.files import write_atomically
@@ -45,7 +45,7 @@ class Exporter(ABC):
 
     @abstractmethod
     def run(self, data: bytes, example: Batch) -> list[Tensor]:
-        """What the written model gives."""
+        """Outputs of the written model."""
 
 
 class TorchExporter(Exporter):
@@ -82,7 +82,7 @@ class OnnxExporter(Exporter):
 
     def __init__(self) -> None:
         for package in ("onnx", "onnxscript", "onnxruntime"):
-            _imported(package)
+            _import(package)
 
     def write(self, model: nn.Module, example: Batch, *, any_batch: bool) -> bytes:
         num_bytes = sum(value.nbytes for value in model.state_dict().values())
@@ -106,8 +106,8 @@ class OnnxExporter(Exporter):
         return data
 
     def run(self, data: bytes, example: Batch) -> list[Tensor]:
-        runtime: Any = _imported("onnxruntime")
-        failures: Any = _imported("onnxruntime.capi.onnxruntime_pybind11_state")
+        runtime: Any = _import("onnxruntime")
+        failures: Any = _import("onnxruntime.capi.onnxruntime_pybind11_state")
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # errors only
         try:
@@ -160,7 +160,7 @@ def tensors(outputs: object) -> list[Tensor]:
     return [tensor for part in parts for tensor in tensors(part)]  # type: ignore[attr-defined]
 
 
-def _imported(package: str) -> ModuleType:
+def _import(package: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -227,12 +227,12 @@ def export(
         OutputError: if the file cannot be written.
     """
     exporter = exporter or TorchExporter()
-    tried = resized(example, _TRIED_BATCH) if any_batch else example
-    small = _chained(model)
-    data = _written(exporter, small, tried, any_batch=any_batch)
+    tried = repeat_batch(example, _TRIED_BATCH) if any_batch else example
+    small = _use_factor_chains(model)
+    data = _write(exporter, small, tried, any_batch=any_batch)
     difference = _difference(exporter, data, small, tried)
     if any_batch:
-        larger = resized(example, _TRIED_BATCH + 1)
+        larger = repeat_batch(example, _TRIED_BATCH + 1)
         difference = max(difference, _difference(exporter, data, small, larger))
     if not difference <= TOLERANCE:
         raise CompressionError(
@@ -241,7 +241,7 @@ def export(
         )
     dense_bytes = None
     if dense is not None:
-        dense_bytes = len(_written(exporter, _chained(dense), tried, any_batch=any_batch))
+        dense_bytes = len(_write(exporter, _use_factor_chains(dense), tried, any_batch=any_batch))
         if len(data) >= dense_bytes:
             raise CompressionError(
                 f"export: the {exporter.name} file would have {len(data):,} bytes, not fewer than "
@@ -251,11 +251,11 @@ def export(
     return Exported(str(path), exporter.name, len(data), dense_bytes, difference)
 
 
-def _chained(model: nn.Module) -> nn.Module:
+def _use_factor_chains(model: nn.Module) -> nn.Module:
     """A copy in inference mode whose layers all use the factor chain."""
     copied = copy.deepcopy(model).eval()
     for module in copied.modules():
-        if hasattr(module, "path") and type(module).__module__.startswith(FACTORIZED_ROOM):
+        if hasattr(module, "path") and type(module).__module__.startswith(FACTORIZED_PACKAGE):
             module.path = Path.CHAIN  # type: ignore[assignment]
     for tensor in (*copied.parameters(), *copied.buffers()):
         # Views of larger memory would be written with all of it.
@@ -264,7 +264,7 @@ def _chained(model: nn.Module) -> nn.Module:
     return copied
 
 
-def _written(exporter: Exporter, model: nn.Module, example: Batch, *, any_batch: bool) -> bytes:
+def _write(exporter: Exporter, model: nn.Module, example: Batch, *, any_batch: bool) -> bytes:
     try:
         return exporter.write(model, example, any_batch=any_batch)
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
@@ -280,19 +280,19 @@ def _difference(exporter: Exporter, data: bytes, model: nn.Module, example: Batc
     with torch.no_grad():
         wanted = tensors(run(model, example))
     try:
-        found = exporter.run(data, example)
+        outputs = exporter.run(data, example)
     except (RuntimeError, ValueError, TypeError) as error:
         if isinstance(error, CompressionError):
             raise
         raise CompressionError(
             f"export: the {exporter.name} file cannot be run on ({shapes(example)}): {error}"
         ) from error
-    pairs = zip(wanted, found, strict=True)
+    pairs = zip(wanted, outputs, strict=True)
     return max((_relative(one, other) for one, other in pairs), default=0.0)
 
 
-def _relative(wanted: Tensor, found: Tensor) -> float:
-    if wanted.shape != found.shape or not wanted.numel():
-        return 0.0 if wanted.shape == found.shape else float("inf")
+def _relative(wanted: Tensor, outputs: Tensor) -> float:
+    if wanted.shape != outputs.shape or not wanted.numel():
+        return 0.0 if wanted.shape == outputs.shape else float("inf")
     size = float(wanted.double().abs().max()) or 1.0
-    return float((wanted.double() - found.double()).abs().max()) / size
+    return float((wanted.double() - outputs.double()).abs().max()) / size

@@ -100,7 +100,7 @@ def _pairs(model: nn.Module, read: Trace) -> Iterator[tuple[str, str | None, int
 
 
 def _runs(model: nn.Module, read: Trace) -> Counter[nn.Module]:
-    """How often each module runs."""
+    """Count how often each module runs."""
     calls = {call for operation in read.operations for call in operation.calls}
     return Counter(model.get_submodule(call.partition("@")[0]) for call in calls)
 

@@ -36,7 +36,7 @@ PLAN_VERSION = 2  # of `plan.json`; in version 1 a multiply-add counted as one f
 
 
 class Unit(StrEnum):
-    """What a budget counts."""
+    """The unit of a budget."""
 
     PARAMETERS = "parameters"
     FLOPS = "flops"
@@ -70,7 +70,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Costs:
-    """What something costs in every unit.
+    """Costs in every unit.
 
     Flops (operations, a multiply-add counted as two) and seconds are those of one example batch.
     """
@@ -152,7 +152,7 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, object]:
-        """As the command line prints it with --json, and as `plan.json` holds it."""
+        """Plain data, as the command line prints it with --json and `plan.json` holds it."""
         return {
             "version": PLAN_VERSION,
             "dense_parameters": self.dense.parameters,
@@ -180,15 +180,15 @@ WEIGHTS_FILE = "model.safetensors"
 
 
 @dataclass(frozen=True)
-class WeightsSeal:
-    """What the file with the weights must be."""
+class WeightsChecksum:
+    """Size and SHA-256 that the file of the weights must have."""
 
     num_bytes: int
     sha256: str
 
     @classmethod
-    def of(cls, data: bytes) -> "WeightsSeal":
-        """The seal of a file's content."""
+    def of(cls, data: bytes) -> "WeightsChecksum":
+        """The checksum of a file's content."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -197,7 +197,7 @@ class SavedPlan:
     """A plan, the weights that go with it, and the built-in network it was made for, if any."""
 
     plan: Plan
-    seal: WeightsSeal
+    checksum: WeightsChecksum
     built_in: str | None
 
     def to_json(self) -> bytes:
@@ -211,8 +211,8 @@ class SavedPlan:
             "built_in": self.built_in,
             "weights": {
                 "file": WEIGHTS_FILE,
-                "bytes": self.seal.num_bytes,
-                "sha256": self.seal.sha256,
+                "bytes": self.checksum.num_bytes,
+                "sha256": self.checksum.sha256,
             },
         }
         try:
@@ -229,7 +229,7 @@ def read_plan(path: Path) -> SavedPlan:
     Raises:
         ModelFileError: if the file cannot be read, or is not exactly what `to_json` writes.
     """
-    document = _updated(read_document(path))
+    document = _update_version(read_document(path))
     version = document.get("version", PLAN_VERSION)
     if not Exactly(PLAN_VERSION).fits(version):
         raise ModelFileError(
@@ -249,7 +249,7 @@ def read_plan(path: Path) -> SavedPlan:
     return saved
 
 
-def _updated(document: dict[str, Any]) -> dict[str, Any]:
+def _update_version(document: dict[str, Any]) -> dict[str, Any]:
     """A document of version 1 in the words of version 2: a multiply-add counts as two flops."""
     if document.get("version") != 1:
         return document
@@ -312,5 +312,5 @@ def _saved_plan(fields: dict[str, Any]) -> SavedPlan:
         scoring=fields["scoring"],
         notes=fields["notes"],
     )
-    seal = WeightsSeal(fields["weights"]["bytes"], fields["weights"]["sha256"])
-    return SavedPlan(plan, seal, fields["built_in"])
+    checksum = WeightsChecksum(fields["weights"]["bytes"], fields["weights"]["sha256"])
+    return SavedPlan(plan, checksum, fields["built_in"])

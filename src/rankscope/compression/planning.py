@@ -1,10 +1,10 @@
-"""From a model and a budget to a plan: which weight is written how, all chosen together.
+"""Plan a compression: a format and ranks for every weight, all chosen together under a budget.
 
     plan = plan_compression(model, Budget(0.1))
     compressed = apply_plan(model, plan)
 
 Every site's weight gets a ladder of candidates, dense included; one of each is chosen so that the
-scores (squared errors, weighed as the scoring says) add up to the least that the budget allows.
+scores (squared errors, weighted as the scoring says) add up to the least that the budget allows.
 """
 
 import math
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from rankscope.compression.candidates import Kitchen, Menu, Task
+from rankscope.compression.candidates import CandidateGenerator, SiteCandidates, Task
 from rankscope.compression.plan import Budget, Candidate, Costs, Plan, Row, Unit
 from rankscope.compression.scores import Batch, Scoring, Weights
-from rankscope.compression.sites import LeftAlone, Site, read_sites
+from rankscope.compression.sites import Site, Uncompressed, read_sites
 from rankscope.compression.solver import Choice, CostRow, Option, choose, solve_rows
 from rankscope.compression.usage import Stopwatch, Usage, observe
 from rankscope.errors import CompressionError
@@ -86,7 +86,7 @@ def allowance(budget: Budget, dense: Costs) -> int:
 def dense_costs(
     model: nn.Module, usage: Usage | None, sites: Iterable[Candidate], seconds: float
 ) -> Costs:
-    """Of a whole model: `sites` are the dense weights of its sites."""
+    """Costs of the uncompressed model; `sites` are the dense candidates of its sites."""
     flops = 0 if usage is None else usage.other_flops + sum(site.costs.flops for site in sites)
     return Costs(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -105,7 +105,7 @@ def state_bytes(model: nn.Module) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
 
 
-def exchanged(total: Costs, old: Costs, new: Costs) -> Costs:
+def replace_part(total: Costs, old: Costs, new: Costs) -> Costs:
     """The total, after one part of it was replaced."""
     return replace(
         total,
@@ -123,8 +123,8 @@ AS_TRAINED = (16, 32, 64)  # bits that stand for those of the dense weight
 
 
 @dataclass(frozen=True, eq=False)
-class Wishes:
-    """What candidates are made from; see `plan_compression`."""
+class PlanSettings:
+    """What candidates are made from, and how they are scored; see `plan_compression`."""
 
     formats: tuple[Format, ...]
     scoring: Scoring
@@ -136,59 +136,65 @@ class Wishes:
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
-    """What was found.
+class CandidateTable:
+    """All candidates of a model: the problem that the solver is given.
 
     Args:
-        entries: a menu for each site, a reason for everything else, in the model's order.
+        entries: the candidates of each site, a reason for everything else, in the model's order.
         dense: costs of the whole model.
         notes: what a reader should know.
     """
 
-    entries: tuple[Menu | LeftAlone, ...]
+    entries: tuple[SiteCandidates | Uncompressed, ...]
     dense: Costs
     notes: tuple[str, ...]
 
     @property
-    def menus(self) -> tuple[Menu, ...]:
-        """Of all sites."""
-        return tuple(entry for entry in self.entries if isinstance(entry, Menu))
+    def site_candidates(self) -> tuple[SiteCandidates, ...]:
+        """The candidates of each site, in the model's order."""
+        return tuple(entry for entry in self.entries if isinstance(entry, SiteCandidates))
 
 
-def survey(model: nn.Module, wishes: Wishes, report: Report) -> Survey:
+def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) -> CandidateTable:
     """Read a model, watch it on the example, and list the candidates of every site.
 
     Raises:
         CompressionError: see `plan_compression`.
     """
-    reading = read_sites(model, leave=wishes.leave)
-    usage = None if wishes.example is None else observe(model, reading.sites, wishes.example)
-    entries = [_reached(entry, usage) for entry in reading.entries]
-    wishes.scoring.prepare(model)
-    stopwatch = Stopwatch() if wishes.measures_latency else None
-    kitchen = Kitchen(wishes.formats, _bits(wishes.bits), wishes.num_steps, stopwatch)
-    found: list[Menu | LeftAlone] = []
+    reading = read_sites(model, leave=settings.leave)
+    usage = None if settings.example is None else observe(model, reading.sites, settings.example)
+    entries = [_skip_unreached(entry, usage) for entry in reading.entries]
+    settings.scoring.prepare(model)
+    stopwatch = Stopwatch() if settings.measures_latency else None
+    generator = CandidateGenerator(
+        settings.formats, _bits(settings.bits), settings.num_steps, stopwatch
+    )
+    listed: list[SiteCandidates | Uncompressed] = []
     for done, entry in enumerate(entries, start=1):
         if isinstance(entry, Site):
             calls = () if usage is None else usage.calls[entry.name]
-            found.append(kitchen.menu(Task(entry, calls, wishes.scoring.weigh(entry.name))))
+            listed.append(
+                generator.candidates_for(
+                    Task(entry, calls, settings.scoring.error_norm(entry.name))
+                )
+            )
         else:
-            found.append(entry)
+            listed.append(entry)
         report(Progress("weights", done, len(entries)))
     seconds = 0.0
-    if stopwatch is not None and wishes.example is not None:
-        seconds = stopwatch.of_model(model, wishes.example)
-    dense = [menu.dense for menu in found if isinstance(menu, Menu)]
-    return Survey(
-        tuple(found), dense_costs(model, usage, dense, seconds), tuple(_notes(wishes, entries))
+    if stopwatch is not None and settings.example is not None:
+        seconds = stopwatch.of_model(model, settings.example)
+    dense = [options.dense for options in listed if isinstance(options, SiteCandidates)]
+    return CandidateTable(
+        tuple(listed), dense_costs(model, usage, dense, seconds), tuple(_notes(settings, entries))
     )
 
 
-def _reached(entry: Site | LeftAlone, usage: Usage | None) -> Site | LeftAlone:
+def _skip_unreached(entry: Site | Uncompressed, usage: Usage | None) -> Site | Uncompressed:
     if usage is None or not isinstance(entry, Site) or entry.module_name in usage.reached:
         return entry
     # Its weight may be used without calling it, and then would not be there any more.
-    return entry.left_alone("not reached by the example: nothing called it")
+    return entry.uncompressed("not reached by the example: nothing called it")
 
 
 def _bits(wanted: Sequence[int]) -> tuple[int | None, ...]:
@@ -203,22 +209,22 @@ def _bits(wanted: Sequence[int]) -> tuple[int | None, ...]:
     return tuple(dict.fromkeys(None if bits in AS_TRAINED else bits for bits in wanted))
 
 
-def _notes(wishes: Wishes, entries: Sequence[Site | LeftAlone]) -> list[str]:
-    names = ", ".join(format.name for format in wishes.formats)
+def _notes(settings: PlanSettings, entries: Sequence[Site | Uncompressed]) -> list[str]:
+    names = ", ".join(format.name for format in settings.formats)
     notes = [f"Formats tried: {names}."]
-    if wishes.example is None:
+    if settings.example is None:
         notes.append("Flops are not counted: no example batch was given.")
     else:
         notes.append(
             "Flops are operations of one example batch, a multiply-add counted as two: of the "
             "weights from their diagrams, of the rest as torch.utils.flop_counter counts it."
         )
-    if any(bits in BITS for bits in wishes.bits):
+    if any(bits in BITS for bits in settings.bits):
         notes.append(
             "Errors of quantized weights are estimates: the squared errors of the truncation and "
             "of each core's quantization are added."
         )
-    if wishes.measures_latency:
+    if settings.measures_latency:
         notes.append(
             "Latency is an estimate from calls measured here with "
             f"{torch.get_num_threads()} thread(s), weight by weight, at the example's sizes."
@@ -226,10 +232,10 @@ def _notes(wishes: Wishes, entries: Sequence[Site | LeftAlone]) -> list[str]:
     unseen = [
         entry.name
         for entry in entries
-        if isinstance(entry, Site) and wishes.scoring.weigh(entry.name) is None
+        if isinstance(entry, Site) and settings.scoring.error_norm(entry.name) is None
     ]
     if unseen:
-        notes.append(f"No data reached these, weighed by their weights alone: {', '.join(unseen)}.")
+        notes.append(f"No data reached these, scored by their weights alone: {', '.join(unseen)}.")
     return notes
 
 
@@ -247,7 +253,7 @@ class SecondBudget:
     limit: int
 
     def total(self, picks: Sequence[int]) -> int:
-        """Of one pick in each list."""
+        """Total cost of one pick in each list."""
         return sum(costs[n] for costs, n in zip(self.costs, picks, strict=True))
 
 
@@ -318,7 +324,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         bits: 8 and 4 let the cores be stored in so few bits where that is the better use of the
             budget (then the error of quantization is added as an estimate, in squares).
         leave: names of modules or weights to leave alone; `*` stands for any part of a name.
-        report: is told how far it has come.
+        report: called with the progress.
 
     Example:
         >>> plan = plan_compression(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8)), Budget(0.3))
@@ -335,7 +341,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         check_budget(budget, has_example=example is not None)
     elif not 0 <= budget.error < 1:
         raise CompressionError(f"A tolerance is at least 0 and below 1, got {budget.error}.")
-    wishes = Wishes(
+    settings = PlanSettings(
         formats=tuple(formats or (FORMATS[name] for name in DEFAULT_FORMATS)),
         scoring=scores or Weights(),
         example=example,
@@ -345,31 +351,34 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         and Unit.LATENCY in [part.unit for part in budget.parts],
         num_steps=STEPS if isinstance(budget, Budget) else FINE_STEPS,
     )
-    found = survey(model, wishes, report)
+    table = list_candidates(model, settings, report)
     if isinstance(budget, Tolerance):
-        picks = [_cheapest_within(menu, budget.error) for menu in found.menus]
+        picks = [_cheapest_within(options, budget.error) for options in table.site_candidates]
         note = f"No budget: each weight is as small as an error of {budget.error:g} allows."
-        return _plan(found, Budget(1.0), picks, wishes, note)
-    choice = _chosen(found, budget)
-    picks = [menu.candidates[n] for menu, n in zip(found.menus, choice.picks, strict=True)]
-    return _plan(found, budget, picks, wishes, _proof(choice))
+        return _plan(table, Budget(1.0), picks, settings, note)
+    choice = _choose(table, budget)
+    picks = [
+        options.candidates[n]
+        for options, n in zip(table.site_candidates, choice.picks, strict=True)
+    ]
+    return _plan(table, budget, picks, settings, _proof(choice))
 
 
-def _cheapest_within(menu: Menu, error: float) -> Candidate:
-    within = [candidate for candidate in menu.candidates if candidate.error <= error]
+def _cheapest_within(options: SiteCandidates, error: float) -> Candidate:
+    within = [candidate for candidate in options.candidates if candidate.error <= error]
     return min(within, key=lambda candidate: (candidate.costs.bytes, candidate.error))
 
 
-def _chosen(found: Survey, budget: Budget) -> Choice:
-    first, *others = (_Limited.of(found, part) for part in budget.parts)
+def _choose(table: CandidateTable, budget: Budget) -> Choice:
+    first, *others = (_Limited.of(table, part) for part in budget.parts)
     for limited in (first, *others):
         limited.check()
     lists = [
         [
             Option(cost, candidate.score)
-            for cost, candidate in zip(costs, menu.candidates, strict=True)
+            for cost, candidate in zip(costs, options.candidates, strict=True)
         ]
-        for costs, menu in zip(first.costs, found.menus, strict=True)
+        for costs, options in zip(first.costs, table.site_candidates, strict=True)
     ]
     if not others:
         choice = choose(lists, first.limit)
@@ -378,7 +387,7 @@ def _chosen(found: Survey, budget: Budget) -> Choice:
         choice = choose_within_both(lists, first.limit, second)
     if choice is None:
         shares = " and ".join(
-            f"{part.keep:g} of the {_spelled(part.unit)}" for part in budget.parts
+            f"{part.keep:g} of the {_unit_name(part.unit)}" for part in budget.parts
         )
         raise CompressionError(
             f"No choice was found that keeps {shares} at once, though each can be met by itself. "
@@ -397,13 +406,13 @@ class _Limited:
     allowed: int
 
     @classmethod
-    def of(cls, found: Survey, budget: Budget) -> "_Limited":
+    def of(cls, table: CandidateTable, budget: Budget) -> "_Limited":
         costs = [
-            [count(candidate.costs, budget.unit) for candidate in menu.candidates]
-            for menu in found.menus
+            [count(candidate.costs, budget.unit) for candidate in options.candidates]
+            for options in table.site_candidates
         ]
-        total = count(found.dense, budget.unit)
-        return cls(budget, costs, total, allowance(budget, found.dense))
+        total = count(table.dense, budget.unit)
+        return cls(budget, costs, total, allowance(budget, table.dense))
 
     @property
     def fixed(self) -> int:
@@ -421,13 +430,13 @@ class _Limited:
         share = math.ceil(1e4 * smallest / self.total) / 1e4
         raise CompressionError(
             f"keep={self.budget.keep:g} allows {self.allowed:,} of {self.total:,} "
-            f"{_spelled(self.budget.unit)}, but the smallest that can be reached is {smallest:,} "
+            f"{_unit_name(self.budget.unit)}, but the smallest that can be reached is {smallest:,} "
             f"(keep={share:g}): {self.fixed:,} belong to what is left alone. Raise keep, or allow "
             "more formats or fewer bits."
         )
 
 
-def _spelled(unit: Unit) -> str:
+def _unit_name(unit: Unit) -> str:
     return "nanoseconds" if unit is Unit.LATENCY else str(unit)
 
 
@@ -441,28 +450,32 @@ def _proof(choice: Choice) -> str:
 
 
 def _plan(
-    found: Survey, budget: Budget, picks: Sequence[Candidate], wishes: Wishes, note: str
+    table: CandidateTable,
+    budget: Budget,
+    picks: Sequence[Candidate],
+    settings: PlanSettings,
+    note: str,
 ) -> Plan:
-    kept, waiting = found.dense, iter(picks)
+    kept, waiting = table.dense, iter(picks)
     rows = []
-    for entry in found.entries:
-        if isinstance(entry, LeftAlone):
+    for entry in table.entries:
+        if isinstance(entry, Uncompressed):
             rows.append(_left_row(entry))
             continue
         pick = next(waiting)
-        kept = exchanged(kept, entry.dense.costs, pick.costs)
+        kept = replace_part(kept, entry.dense.costs, pick.costs)
         rows.append(_row(entry, pick))
     return Plan(
         rows=tuple(rows),
         budget=budget,
-        dense=found.dense,
+        dense=table.dense,
         kept=kept,
-        scoring=wishes.scoring.name,
-        notes=(*found.notes, note),
+        scoring=settings.scoring.name,
+        notes=(*table.notes, note),
     )
 
 
-def _left_row(entry: LeftAlone) -> Row:
+def _left_row(entry: Uncompressed) -> Row:
     return Row(
         name=entry.name,
         kind=entry.kind,
@@ -477,8 +490,8 @@ def _left_row(entry: LeftAlone) -> Row:
     )
 
 
-def _row(menu: Menu, pick: Candidate) -> Row:
-    site = menu.site
+def _row(options: SiteCandidates, pick: Candidate) -> Row:
+    site = options.site
     return Row(
         name=site.name,
         kind=site.kind,
@@ -489,14 +502,14 @@ def _row(menu: Menu, pick: Candidate) -> Row:
         dense=site.num_parameters,
         kept=pick.costs.parameters,
         error=pick.error,
-        reason=_reason(menu, pick),
+        reason=_reason(options, pick),
     )
 
 
-def _reason(menu: Menu, pick: Candidate) -> str:
-    if len(menu.candidates) == 1:
-        return f"no way to gain ({'; '.join(menu.refusals)})"
+def _reason(options: SiteCandidates, pick: Candidate) -> str:
+    if len(options.candidates) == 1:
+        return f"no way to gain ({'; '.join(options.refusals)})"
     if pick.format is None:
         return "dense: what it would save costs less elsewhere"
-    formats = dict.fromkeys(c.format for c in menu.candidates if c.format is not None)
+    formats = dict.fromkeys(c.format for c in options.candidates if c.format is not None)
     return f"best of {', '.join(formats)}" if len(formats) > 1 else f"only {pick.format} fits"

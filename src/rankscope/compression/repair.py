@@ -85,9 +85,9 @@ class Distillation(Objective):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         with torch.no_grad():
             wanted = log_softmax(self.teacher(batch.inputs) / self.temperature, dim=1)
-        found = log_softmax(outputs / self.temperature, dim=1)
+        log_predictions = log_softmax(outputs / self.temperature, dim=1)
         predictions = outputs.numel() // outputs.shape[1]
-        divergence = kl_div(found, wanted, reduction="sum", log_target=True) / predictions
+        divergence = kl_div(log_predictions, wanted, reduction="sum", log_target=True) / predictions
         loss = (1 - self.labels) * self.temperature**2 * divergence
         if self.labels:
             loss = loss + self.labels * Labels().loss(outputs, batch)
@@ -137,7 +137,7 @@ def fine_tune(  # noqa: PLR0913 - the parts of a run, all by name
         recipe: how.
         folder: where the run keeps its checkpoint; the same call again goes on from there.
         evaluate: called after every epoch; what it gives is recorded.
-        progress: told of every step.
+        progress: called after every step.
 
     Raises:
         CompressionError: if targets are wanted that the data do not have.
@@ -243,7 +243,7 @@ def output_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
         return _tensor(stage, reached.output)
     finally:
         handle.remove()
-    raise _unreached(model, stage, inputs)
+    raise _unreached_error(model, stage, inputs)
 
 
 def input_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
@@ -263,7 +263,7 @@ def input_of_stage(model: nn.Module, stage: str, inputs: Tensor) -> Tensor:
     except _Reached as reached:
         given = reached.output
     else:
-        raise _unreached(model, stage, inputs)
+        raise _unreached_error(model, stage, inputs)
     finally:
         handle.remove()
     assert isinstance(given, tuple), "arguments are a tuple"
@@ -284,7 +284,7 @@ def split_into_stages(model: nn.Module, names: Sequence[str], inputs: Tensor) ->
     """
     if not names:
         raise CompressionError("Wanted at least 1 stage, got 0; see stages_of for a proposal.")
-    order = _finished(model, inputs)
+    order = _order_of_ends(model, inputs)
     for name in names:
         _module(model, name)
         if order.count(name) != 1:
@@ -303,30 +303,30 @@ def split_into_stages(model: nn.Module, names: Sequence[str], inputs: Tensor) ->
                 f"end is {', '.join(other for other in order if other in names)}."
             )
         # A module that ends here may have begun in an earlier stage: what trained there is gone.
-        found = {
+        parameters = {
             names_of.pop(parameter): parameter
             for module in order[start:stop]
             for parameter in model.get_submodule(module).parameters()
             if parameter in names_of
         }
-        if not any(parameter.requires_grad for parameter in found.values()):
+        if not any(parameter.requires_grad for parameter in parameters.values()):
             raise CompressionError(
-                f"The stage {name!r} has {len(found)} parameters, of which 0 can be trained "
+                f"The stage {name!r} has {len(parameters)} parameters, of which 0 can be trained "
                 "(quantized weights cannot: repair the model first, quantize it then)."
             )
-        stages.append(Stage(name, found))
+        stages.append(Stage(name, parameters))
         start = stop
     return tuple(stages)
 
 
-def _unreached(model: nn.Module, stage: str, inputs: Tensor) -> CompressionError:
+def _unreached_error(model: nn.Module, stage: str, inputs: Tensor) -> CompressionError:
     return CompressionError(
         f"The stage {stage!r} is not reached when {type(model).__name__} is run on inputs of shape "
         f"{tuple(inputs.shape)}; name modules that are."
     )
 
 
-def _finished(model: nn.Module, inputs: Tensor) -> list[str]:
+def _order_of_ends(model: nn.Module, inputs: Tensor) -> list[str]:
     """The names of all modules in the order in which they end, as often as they do.
 
     Hooks, not the trace: a module that computes nothing, such as Identity, ends a stage too, and
@@ -414,7 +414,7 @@ def keep_outputs(
             wanted.append(output_of_stage(reference, stage.name, batch.inputs))
             inputs = batch.inputs
             given.append(inputs if is_first else input_of_stage(compressed, stage.name, inputs))
-    return TensorData(_joined(given), _joined(wanted))
+    return TensorData(_concatenate(given), _concatenate(wanted))
 
 
 def _first(data: TensorData, count: int, seed: int) -> Iterator[Batch]:
@@ -426,7 +426,7 @@ def _first(data: TensorData, count: int, seed: int) -> Iterator[Batch]:
             return
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def _concatenate(parts: list[Tensor]) -> Tensor:
     """One tensor in the memory order of the parts; they are freed as they are copied."""
     first = parts[0]
     count = sum(map(len, parts))
@@ -484,7 +484,7 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
         stages: names of modules, in the order in which they end, see `stages_of`.
         recipe: of each stage.
         folder: where each stage keeps its checkpoint; the same call again goes on from there.
-        progress: told of every step.
+        progress: called after every step.
         keep: for the first stage, and those that train nothing outside of their module, so many
             samples are run once through what does not change, and kept in memory (see
             `keep_outputs`); the recipe's seconds are also spent on that. None: nothing is kept.
@@ -495,13 +495,13 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
         TrainingError: as `fit` raises it.
     """
     start = data.head(2).batches(2)[0].inputs
-    found = split_into_stages(compressed, stages, start)
+    fitted_stages = split_into_stages(compressed, stages, start)
     _check_outputs(reference, compressed, stages, start)
     finished = []
     with ExitStack() as stack:
         if folder is not None:
-            stack.enter_context(_claimed(folder, reference, stages))
-        for number, stage in enumerate(found, start=1):
+            stack.enter_context(_claim_folder(folder, reference, stages))
+        for number, stage in enumerate(fitted_stages, start=1):
             began = working_seconds()
             job = _Job(_difference(reference, stage.name), data, recipe)
             is_first = number == 1
@@ -521,7 +521,7 @@ def fit_stages(  # noqa: PLR0913 - the parts of a run, all by name
                     job.recipe,
                     parameters=[part for part in stage.parameters.values() if part.requires_grad],
                     folder=None if folder is None else folder / f"stage {number}",
-                    progress=_named(progress or ignore, stage.name),
+                    progress=_name_progress(progress or ignore, stage.name),
                     batch_norm_frozen=True,
                 )
             finished.append(StageFit(stage.name, history, keeping))
@@ -549,19 +549,19 @@ def _less(recipe: Recipe, seconds: float) -> Recipe:
 
 
 def _kept_difference(stage: str, *, is_first: bool) -> Loss:
-    """Of the first stage, or one whose module is run alone, on what was kept."""
+    """Mean squared difference to the reference's kept outputs, of one stage run alone."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         if model.training:
             model.eval()
         inputs = batch.inputs
-        found = (
+        outputs = (
             output_of_stage(model, stage, inputs)
             if is_first
             else model.get_submodule(stage)(inputs)
         )
         assert batch.targets is not None, "outputs of the reference were kept"
-        return mse_loss(found[0] if isinstance(found, tuple | list) else found, batch.targets)
+        return mse_loss(outputs[0] if isinstance(outputs, tuple | list) else outputs, batch.targets)
 
     return loss
 
@@ -592,7 +592,7 @@ def _check_outputs(
             )
 
 
-def _claimed(folder: Path, reference: nn.Module, stages: Sequence[str]) -> ResumableFolder:
+def _claim_folder(folder: Path, reference: nn.Module, stages: Sequence[str]) -> ResumableFolder:
     """The folder, which is for this reference and these stages; of another run it is refused."""
     digest = hashlib.sha256()
     for name, value in reference.state_dict().items():
@@ -602,7 +602,7 @@ def _claimed(folder: Path, reference: nn.Module, stages: Sequence[str]) -> Resum
     return ResumableFolder(folder, identity, what="repair", manifest=_MANIFEST, is_shared=True)
 
 
-def _named(progress: Report, stage: str) -> Report:
+def _name_progress(progress: Report, stage: str) -> Report:
     def report(step: Progress) -> None:
         progress(Progress(f"{stage}, {step.what}", step.done, step.total))
 

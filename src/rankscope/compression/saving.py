@@ -25,7 +25,7 @@ from rankscope.compression.plan import (
     Costs,
     Plan,
     SavedPlan,
-    WeightsSeal,
+    WeightsChecksum,
     read_plan,
 )
 from rankscope.compression.scores import Batch
@@ -53,7 +53,7 @@ def load(folder: Path | str, into: nn.Module | Callable[[], nn.Module] | None = 
     """
     saved = read_plan(Path(folder) / PLAN_FILE)
     tensors = _weights(Path(folder) / WEIGHTS_FILE, saved)
-    model = _factorized(_dense(saved, into), saved.plan)
+    model = _factorize(_dense(saved, into), saved.plan)
     _follow_dtypes(model, tensors)
     load_weights(model, tensors, who=str(Path(folder) / WEIGHTS_FILE))
     return model.eval()
@@ -61,18 +61,18 @@ def load(folder: Path | str, into: nn.Module | Callable[[], nn.Module] | None = 
 
 def _weights(path: Path, saved: SavedPlan) -> dict[str, Tensor]:
     with plain_file(path) as (file, size):
-        if size != saved.seal.num_bytes:
+        if size != saved.checksum.num_bytes:
             raise ModelFileError(
                 f"{path} has {size:,} bytes, but its plan was written for "
-                f"{saved.seal.num_bytes:,}: it is cut off, or of another model. Save the model "
+                f"{saved.checksum.num_bytes:,}: it is cut off, or of another model. Save the model "
                 "again."
             )
         data = file.read()
-    found = WeightsSeal.of(data)
-    if found != saved.seal:
+    checksum = WeightsChecksum.of(data)
+    if checksum != saved.checksum:
         raise ModelFileError(
-            f"{path} has the SHA-256 {found.sha256}, but its plan was written for "
-            f"{saved.seal.sha256[:64]}: it was changed, or is of another model. Save the model "
+            f"{path} has the SHA-256 {checksum.sha256}, but its plan was written for "
+            f"{saved.checksum.sha256[:64]}: it was changed, or is of another model. Save the model "
             "again."
         )
     try:
@@ -99,7 +99,7 @@ def _dense(saved: SavedPlan, into: nn.Module | Callable[[], nn.Module] | None) -
     return build(saved.built_in)
 
 
-def _factorized(dense: nn.Module, plan: Plan) -> nn.Module:
+def _factorize(dense: nn.Module, plan: Plan) -> nn.Module:
     """A copy of the dense model with modules of the plan's formats, ranks and bits."""
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     try:
@@ -158,7 +158,7 @@ def save(
     outputs = None if example is None else _outputs(compressed.model, example)
     state = _state(compressed.model)
     data = tensors_to_bytes(state)
-    saved = SavedPlan(compressed.plan, WeightsSeal.of(data), built_in)
+    saved = SavedPlan(compressed.plan, WeightsChecksum.of(data), built_in)
     target = Path(folder).absolute()
     with _beside(target) as beside:
         write_atomically(beside / WEIGHTS_FILE, data)
@@ -185,7 +185,7 @@ def _dense_plan(model: nn.Module) -> Plan:
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
     """Every tensor once, under its first name, in memory of its own."""
-    found: dict[str, Tensor] = {}
+    state: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, value in model.state_dict(keep_vars=True).items():
         if not isinstance(value, Tensor):
@@ -195,34 +195,34 @@ def _state(model: nn.Module) -> dict[str, Tensor]:
             )
         if id(value) not in seen:
             seen.add(id(value))
-            found[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-    return found
+            state[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return state
 
 
 def _outputs(model: nn.Module, example: Batch) -> list[Tensor]:
     with torch.no_grad(), inference(model):
-        found = tensors(run_example(model, example))
-    for output in found:
+        outputs = tensors(run_example(model, example))
+    for output in outputs:
         bad = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
         if bad:
             raise CompressionError(
                 f"save: the model gives {bad:,} NaN or infinite numbers of {output.numel():,} on "
                 "the example; it was not written."
             )
-    return found
+    return outputs
 
 
-def _check_same(written: dict[str, Tensor], found: dict[str, Tensor]) -> None:
+def _check_same(written: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
     for name, value in written.items():
-        if name not in found or not torch.equal(value, found[name]):
+        if name not in loaded or not torch.equal(value, loaded[name]):
             raise CompressionError(
                 f"save: {name} is not read back as it was written; the plan does not describe "
                 "this model."
             )
 
 
-def _check_outputs(wanted: list[Tensor], found: list[Tensor]) -> None:
-    for one, other in zip(wanted, found, strict=True):
+def _check_outputs(wanted: list[Tensor], outputs: list[Tensor]) -> None:
+    for one, other in zip(wanted, outputs, strict=True):
         # The same numbers may be summed in another order, if a weight lies otherwise in memory.
         if not torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max())):
             difference = float((one - other).abs().max())

@@ -1,7 +1,7 @@
-"""What an error is worth: the interface between the planner and whoever weighs its errors.
+"""Scoring: how the planner weights approximation errors.
 
 The planner adds up, over all sites, `multiplier * error**2`. With `Weights` the error is that of
-the weight; a scoring that has seen data gives a `Weighing` for every site instead, and the error
+the weight; a scoring that has seen data gives a `ErrorNorm` for every site instead, and the error
 becomes that of the site's outputs on those data.
 """
 
@@ -20,7 +20,7 @@ Batch = Tensor | tuple[object, ...] | Mapping[str, object]
 
 
 @dataclass(frozen=True, eq=False)
-class Weighing:
+class ErrorNorm:
     r"""How the error of one site is measured, and what it counts for.
 
     .. math:: \text{error} = \|D (W - W') L\| / \|D W L\|
@@ -49,8 +49,8 @@ class Scoring(ABC):
         """Look at the model, once, before the first question; it must be left as it was."""
 
     @abstractmethod
-    def weigh(self, site_name: str) -> Weighing | None:
-        """How one site is weighed; None if no data reached it (then by its weight alone)."""
+    def error_norm(self, site_name: str) -> ErrorNorm | None:
+        """The norm of one site's error; None if no data reached it: then its weight counts."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Weights(Scoring):
     def prepare(self, model: nn.Module) -> None:
         """Nothing to look at."""
 
-    def weigh(self, site_name: str) -> Weighing | None:
+    def error_norm(self, site_name: str) -> ErrorNorm | None:
         """Every site as it is."""
         del site_name
-        return Weighing()
+        return ErrorNorm()
 
 
 def run(model: nn.Module, batch: Batch) -> object:
@@ -140,67 +140,67 @@ class SecondMoments:
 MAX_DOUBLE = 2**22
 
 
-def is_plain(weighing: Weighing | None) -> bool:
+def is_plain(error_norm: ErrorNorm | None) -> bool:
     """Whether errors are those of the weight itself."""
-    return weighing is None or (weighing.factor is None and weighing.rows is None)
+    return error_norm is None or (error_norm.factor is None and error_norm.rows is None)
 
 
-def whiten(weight: Tensor, weighing: Weighing | None) -> Tensor:
+def whiten(weight: Tensor, error_norm: ErrorNorm | None) -> Tensor:
     """D W L of a weight (groups, out_size, in_size, *kernel), in float64 (float32 if large)."""
     exact = weight.to(torch.float64 if weight.numel() <= MAX_DOUBLE else torch.float32)
-    if weighing is None:
+    if error_norm is None:
         return exact
-    if weighing.factor is not None:
-        factor = _grouped(weighing.factor).to(exact)
+    if error_norm.factor is not None:
+        factor = _as_groups(error_norm.factor).to(exact)
         last = exact.movedim(2, -1)  # (groups, out_size, *kernel, in_size)
         product = last.flatten(1, -2) @ factor
         exact = product.reshape(last.shape).movedim(-1, 2)
-    if weighing.rows is not None:
-        exact = exact * weighing.rows.to(exact).reshape(1, -1, *(1,) * (exact.ndim - 2))
+    if error_norm.rows is not None:
+        exact = exact * error_norm.rows.to(exact).reshape(1, -1, *(1,) * (exact.ndim - 2))
     return exact
 
 
-def relative_error(weight: Tensor, rebuilt: Tensor, weighing: Weighing | None) -> float:
+def relative_error(weight: Tensor, rebuilt: Tensor, error_norm: ErrorNorm | None) -> float:
     """‖D (W - W') L‖ / ‖D W L‖, and 0 if the weight is 0 and rebuilt so."""
-    size = float(torch.linalg.vector_norm(whiten(weight, weighing)))
-    error = float(torch.linalg.vector_norm(whiten(weight - rebuilt, weighing)))
+    size = float(torch.linalg.vector_norm(whiten(weight, error_norm)))
+    error = float(torch.linalg.vector_norm(whiten(weight - rebuilt, error_norm)))
     return error / size if size else float(error > 0)
 
 
-def can_whiten(format: Format, weighing: Weighing | None) -> bool:
+def can_whiten(format: Format, error_norm: ErrorNorm | None) -> bool:
     """Whether the format can decompose a whitened weight and take the whitening back."""
-    if weighing is None or is_plain(weighing):
+    if error_norm is None or is_plain(error_norm):
         return False
-    if weighing.factor is not None and format.input_core is None:
+    if error_norm.factor is not None and format.input_core is None:
         return False
-    return weighing.rows is None or format.output_core is not None
+    return error_norm.rows is None or format.output_core is not None
 
 
 def take_back(
     cores: Mapping[str, Tensor],
     format: Format,
-    weighing: Weighing,
+    error_norm: ErrorNorm,
     *,
     groups: int = 1,
 ) -> dict[str, Tensor]:
     """Cores of W' from those of (D W L)'; cores of groups stand one after the other."""
     restored = dict(cores)
-    if weighing.factor is not None:
+    if error_norm.factor is not None:
         assert format.input_core is not None
         name, position = format.input_core
-        factor = _grouped(weighing.factor).to(torch.float64)
+        factor = _as_groups(error_norm.factor).to(torch.float64)
         restored[name] = _solve(restored[name], position, factor, groups)
-    if weighing.rows is not None:
+    if error_norm.rows is not None:
         last = format.output_core
         assert last is not None
         core = restored[last]
-        rows = weighing.rows.to(core.device, torch.float64)
+        rows = error_norm.rows.to(core.device, torch.float64)
         rows = rows.repeat(len(core) // len(rows))  # once for each group
         restored[last] = (core.double() / rows.reshape(-1, *(1,) * (core.ndim - 1))).to(core.dtype)
     return {name: core.contiguous() for name, core in restored.items()}
 
 
-def _grouped(factor: Tensor) -> Tensor:
+def _as_groups(factor: Tensor) -> Tensor:
     return factor if factor.ndim == 3 else factor[None]
 
 

@@ -97,7 +97,7 @@ def _of_recurrent(module: nn.LSTM | nn.GRU) -> Iterator[Part]:
 # --- Why the parameters of a module are left as they are ------------------------------------------
 
 
-FACTORIZED_ROOM = "rankscope.factorize."
+FACTORIZED_PACKAGE = "rankscope.factorize."
 NORMALIZATIONS = (
     nn.modules.batchnorm._NormBase,
     nn.LayerNorm,
@@ -117,14 +117,14 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Twins:
+class SharedNames:
     """Names under which the same parameter, or the same module, stands in a model."""
 
     parameters: Mapping[object, tuple[str, ...]]
     modules: Mapping[int, tuple[str, ...]]
 
 
-def twins(model: nn.Module) -> Twins:
+def shared_names(model: nn.Module) -> SharedNames:
     """All names of every parameter and of every module."""
     parameters: dict[object, list[str]] = defaultdict(list)
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -132,7 +132,7 @@ def twins(model: nn.Module) -> Twins:
     modules: dict[int, list[str]] = defaultdict(list)
     for name, module in model.named_modules(remove_duplicate=False):
         modules[id(module)].append(name)
-    return Twins(
+    return SharedNames(
         {key: tuple(names) for key, names in parameters.items()},
         {key: tuple(names) for key, names in modules.items()},
     )
@@ -145,9 +145,9 @@ def identity(parameter: nn.Parameter) -> object:
     return parameter.data_ptr(), tuple(parameter.shape)
 
 
-def refusal(name: str, module: nn.Module, shared: Twins) -> Refusal | None:
+def refusal(name: str, module: nn.Module, shared: SharedNames) -> Refusal | None:
     """Why a module is left alone; None if its weights are sites."""
-    if type(module).__module__.startswith(FACTORIZED_ROOM):
+    if type(module).__module__.startswith(FACTORIZED_PACKAGE):
         return Refusal("already factorized", covers_children=True)
     if parametrize.is_parametrized(module):
         return Refusal(
@@ -155,14 +155,14 @@ def refusal(name: str, module: nn.Module, shared: Twins) -> Refusal | None:
         )
     support = SUPPORTED.get(type(module))
     if support is None:
-        return Refusal(_unsupported(module))
+        return Refusal(_unsupported_reason(module))
     of_class = support(module)
-    reason = of_class or _changed(module) or _shared(name, module, shared)
+    reason = of_class or _changed_reason(module) or _shared_reason(name, module, shared)
     # What is inside an attention module belongs to it, whatever is decided.
     return Refusal(reason, covers_children=True) if reason else None
 
 
-def _unsupported(module: nn.Module) -> str:
+def _unsupported_reason(module: nn.Module) -> str:
     kind = type(module).__name__
     if isinstance(module, NORMALIZATIONS):
         return "normalization: too few numbers to gain anything"
@@ -171,7 +171,7 @@ def _unsupported(module: nn.Module) -> str:
     return f"unsupported class {kind}"
 
 
-def _changed(module: nn.Module) -> str | None:
+def _changed_reason(module: nn.Module) -> str | None:
     hooks = (
         module._forward_hooks,
         module._forward_pre_hooks,
@@ -188,7 +188,7 @@ def _changed(module: nn.Module) -> str | None:
     return None
 
 
-def _shared(name: str, module: nn.Module, shared: Twins) -> str | None:
+def _shared_reason(name: str, module: nn.Module, shared: SharedNames) -> str | None:
     others = [other for other in shared.modules[id(module)] if other != name]
     if others:
         return f"shared module, also used as {', '.join(others)}"
@@ -215,12 +215,12 @@ def _of_convolution_refusals(module: nn.Module) -> str | None:
 
 def _of_embedding(module: nn.Module) -> str | None:
     assert isinstance(module, nn.Embedding)
-    wishes = {
+    switches = {
         "max_norm": module.max_norm is not None,
         "sparse": module.sparse,
         "scale_grad_by_freq": module.scale_grad_by_freq,
     }
-    asked = [name for name, is_on in wishes.items() if is_on]
+    asked = [name for name, is_on in switches.items() if is_on]
     if asked:
         return f"embedding with {' and '.join(asked)}: not supported"
     return None
@@ -252,7 +252,7 @@ AS_ASKED = "left alone as asked"
 
 
 @dataclass(frozen=True)
-class LeftAlone:
+class Uncompressed:
     """A module whose parameters stay as they are, and why; those tied to others count once."""
 
     name: str
@@ -289,7 +289,7 @@ class Site:
 
     @property
     def shape(self) -> WeightShape:
-        """Of one group."""
+        """Shape of the weight of one group."""
         return WeightShape.of(self.weight[0])
 
     @property
@@ -299,22 +299,22 @@ class Site:
 
     @property
     def bits(self) -> int:
-        """Of each number, as trained."""
+        """Bits of each number, as trained."""
         return 8 * self.weight.element_size()
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """As PyTorch stores the weight, all groups."""
+        """Shape in which PyTorch stores the weight, all groups together."""
         return (self.groups * self.shape.out_size, *self.shape.sizes[1:])
 
     @property
     def num_parameters(self) -> int:
-        """With the bias."""
+        """Number of parameters, the bias included."""
         return self.weight.numel() + self.bias
 
-    def left_alone(self, reason: str) -> "LeftAlone":
+    def uncompressed(self, reason: str) -> "Uncompressed":
         """The row of a site that stays dense."""
-        return LeftAlone(
+        return Uncompressed(
             self.name, self.kind, self.stored_shape, self.bits, self.num_parameters, reason
         )
 
@@ -323,17 +323,17 @@ class Site:
 class Reading:
     """All modules of a model that have parameters, in its order; parameters are counted once."""
 
-    entries: tuple[Site | LeftAlone, ...]
+    entries: tuple[Site | Uncompressed, ...]
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """What could be written smaller."""
+        """The weights that could be compressed."""
         return tuple(entry for entry in self.entries if isinstance(entry, Site))
 
     @property
-    def left_alone(self) -> tuple[LeftAlone, ...]:
-        """What stays as it is."""
-        return tuple(entry for entry in self.entries if isinstance(entry, LeftAlone))
+    def uncompressed(self) -> tuple[Uncompressed, ...]:
+        """The modules that stay as they are."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Uncompressed))
 
 
 def read_sites(model: nn.Module, *, leave: Sequence[str] = ()) -> Reading:
@@ -347,7 +347,7 @@ def read_sites(model: nn.Module, *, leave: Sequence[str] = ()) -> Reading:
         >>> model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8))
         >>> [(site.name, site.kind) for site in read_sites(model).sites]
         [('0', 'Linear')]
-        >>> [left.reason for left in read_sites(model).left_alone]
+        >>> [left.reason for left in read_sites(model).uncompressed]
         ['normalization: too few numbers to gain anything']
 
     Raises:
@@ -381,32 +381,32 @@ def _check_finite(model: nn.Module) -> None:
                 )
 
 
-def _entries(model: nn.Module, leave: tuple[str, ...]) -> Iterator[Site | LeftAlone]:
-    shared = twins(model)
+def _entries(model: nn.Module, leave: tuple[str, ...]) -> Iterator[Site | Uncompressed]:
+    shared = shared_names(model)
     counted: set[object] = set()
-    spoken_for: str | None = None  # prefix of the modules inside one that spoke for all
+    covered_prefix: str | None = None  # prefix of the modules inside one that spoke for all
     for name, module in model.named_modules():
-        if spoken_for is not None and name.startswith(spoken_for):
+        if covered_prefix is not None and name.startswith(covered_prefix):
             continue
-        found = refusal(name, module, shared)
-        speaks_for_all = found is None or found.covers_children
-        spoken_for = (f"{name}." if name else "") if speaks_for_all else None
-        held = dict(module.named_parameters(recurse=speaks_for_all))
+        refused = refusal(name, module, shared)
+        covers_children = refused is None or refused.covers_children
+        covered_prefix = (f"{name}." if name else "") if covers_children else None
+        held = dict(module.named_parameters(recurse=covers_children))
         if not held:
             continue
-        if found is None and not _matches(name, leave):
+        if refused is None and not _matches(name, leave):
             yield from _sites(name, module, leave)
             continue
-        reason = found.reason if found else AS_ASKED
+        reason = refused.reason if refused else AS_ASKED
         fresh = {identity(parameter): parameter for parameter in held.values()}
         num_new = sum(p.numel() for key, p in fresh.items() if key not in counted)
         counted |= set(fresh)
         largest = max(held.values(), key=Tensor.numel)
         kind, bits = type(module).__name__, 8 * largest.element_size()
-        yield LeftAlone(name, kind, tuple(largest.shape), bits, num_new, reason)
+        yield Uncompressed(name, kind, tuple(largest.shape), bits, num_new, reason)
 
 
-def _sites(name: str, module: nn.Module, leave: Sequence[str]) -> Iterator[Site | LeftAlone]:
+def _sites(name: str, module: nn.Module, leave: Sequence[str]) -> Iterator[Site | Uncompressed]:
     parts = list(parts_of(module))
     for part in parts:
         own_name = name if len(parts) == 1 else ".".join(filter(None, (name, part.name)))
@@ -414,7 +414,7 @@ def _sites(name: str, module: nn.Module, leave: Sequence[str]) -> Iterator[Site 
         counts = part.bias, part.beside
         site = Site(own_name, name, part.name, kind, part.weight, part.window, *counts)
         is_left = _matches(own_name, leave)
-        yield site.left_alone(AS_ASKED) if is_left else site
+        yield site.uncompressed(AS_ASKED) if is_left else site
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -34,11 +34,11 @@ class Option:
     score: float
 
 
-def undominated(options: Sequence[Option]) -> list[int]:
+def pareto_front(options: Sequence[Option]) -> list[int]:
     """Positions of the options that no other one beats in both, cheapest first.
 
     Example:
-        >>> undominated([Option(3, 0.0), Option(1, 5.0), Option(2, 6.0), Option(2, 4.0)])
+        >>> pareto_front([Option(3, 0.0), Option(1, 5.0), Option(2, 6.0), Option(2, 4.0)])
         [1, 3, 0]
     """
     kept: list[int] = []
@@ -56,7 +56,7 @@ def lower_hull(options: Sequence[Option]) -> list[int]:
         [0, 2, 3]
     """
     hull: list[int] = []
-    for position in undominated(options):
+    for position in pareto_front(options):
         while len(hull) > 1 and _gain(options, hull[-2], hull[-1]) <= _gain(
             options, hull[-1], position
         ):
@@ -164,7 +164,7 @@ MAX_CORRECTIONS = 20
 
 @dataclass(frozen=True)
 class Choice:
-    """What was picked.
+    """The solver's picks, with a bound on how far from optimal they may be.
 
     Args:
         picks: a position in each list.
@@ -205,10 +205,10 @@ def choose(
     reduced = [
         [options[n] for n in positions] for options, positions in zip(lists, kept, strict=True)
     ]
-    found, proved = _solve(reduced, budget, max_seconds)
+    solved, proved = _solve(reduced, budget, max_seconds)
     candidates = [greedy]
-    if found is not None:
-        candidates.append([positions[n] for positions, n in zip(kept, found, strict=True)])
+    if solved is not None:
+        candidates.append([positions[n] for positions, n in zip(kept, solved, strict=True)])
     picks = min(candidates, key=lambda picks: _total(lists, picks)[1])
     cost, score = _total(lists, picks)
     slack = 1e-9 * max(option.score for options in lists for option in options)
@@ -234,7 +234,7 @@ def _core(
     # Rounding must not drop the best.
     spare = known - bound + 1e-9 * max(1.0, abs(known), price * budget)
     return bound, [
-        [n for n in undominated(options) if values[n] - min(values) <= spare]
+        [n for n in pareto_front(options) if values[n] - min(values) <= spare]
         for options, values in zip(lists, priced, strict=True)
     ]
 
@@ -286,7 +286,7 @@ def solve_rows(
             bound = _lower_bound(result, lists)
         if result.x is None:
             return None, bound
-        picks = _picked(result.x, lists)
+        picks = _read_picks(result.x, lists)
         excesses = [row.excess(lists, picks) for row in rows]
         if max(excesses) <= 0:
             return picks, bound
@@ -334,6 +334,6 @@ def _lower_bound(result: Any, lists: Sequence[Sequence[Option]]) -> float:
     return 0.0 if bound is None or not np.isfinite(bound) else max(0.0, bound / _scale(lists))
 
 
-def _picked(values: Any, lists: Sequence[Sequence[Option]]) -> list[int]:
+def _read_picks(values: Any, lists: Sequence[Sequence[Option]]) -> list[int]:
     ends = np.cumsum([len(options) for options in lists])[:-1]
     return [int(np.argmax(part)) for part in np.split(values, ends)]

@@ -1,4 +1,4 @@
-"""Where and how often a model uses each weight, and how long that takes."""
+"""Uses of each weight by a model: how often, at which sizes, and how long that takes."""
 
 import statistics
 import time
@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one example batch does to a model.
+    """How one example batch uses each weight of a model.
 
     Args:
         calls: of each site that was reached, by name.
@@ -89,7 +89,7 @@ def observe(model: nn.Module, sites: Sequence[Site], example: Batch) -> Usage:
 
 
 class _Watch:
-    """What hooks have seen so far."""
+    """The calls that hooks have recorded so far."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self.parts: dict[str, list[Site]] = defaultdict(list)
@@ -128,11 +128,11 @@ def run_example(model: nn.Module, example: Batch) -> object:
         return run(model, example)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise CompressionError(
-            f"The model does not take the example ({_described(example)}): {error}"
+            f"The model does not take the example ({_describe_example(example)}): {error}"
         ) from error
 
 
-def _described(example: Batch) -> str:
+def _describe_example(example: Batch) -> str:
     if isinstance(example, Tensor):
         return f"shape {tuple(example.shape)}, {example.dtype}"
     values = example.values() if isinstance(example, Mapping) else example
@@ -219,7 +219,7 @@ class Stopwatch:
         key = (kind, site.shape, site.window, site.weight.dtype, call, name, ranks)
         if key not in self._known:
             inputs = _inputs(site, call)
-            used = _dense(site) if format is None else _factorized(site, format, ranks).eval()
+            used = _dense(site) if format is None else _factorize(site, format, ranks).eval()
             self._known[key] = call.steps * self._fastest(lambda: used(inputs))
         return self._known[key]
 
@@ -250,7 +250,7 @@ def _dense(site: Site) -> Callable[[Tensor], Tensor]:
     return lambda inputs: DENSE.apply(inputs, cores, site.shape, site.window)
 
 
-def _factorized(site: Site, format: Format, ranks: Ranks) -> nn.Module:
+def _factorize(site: Site, format: Format, ranks: Ranks) -> nn.Module:
     shape, weight = site.shape, site.weight
     cores = random_cores(
         format, shape, ranks, groups=site.groups, device=weight.device, dtype=weight.dtype
@@ -327,29 +327,29 @@ def measure_latency(
         )
     with torch.no_grad(), inference(dense), inference(compressed):
         return tuple(
-            _latency((dense, compressed), resized(example, size), size, repeats)
+            _latency((dense, compressed), repeat_batch(example, size), size, repeats)
             for size in batch_sizes
         )
 
 
-def resized(example: Batch, batch_size: int) -> Batch:
-    """The example's samples over and over, until there are so many.
+def repeat_batch(example: Batch, batch_size: int) -> Batch:
+    """Repeat the example batch up to a number of samples.
 
     Example:
-        >>> resized(torch.arange(3), 5)
+        >>> repeat_batch(torch.arange(3), 5)
         tensor([0, 1, 2, 0, 1])
 
     Raises:
         CompressionError: if a tensor of the example has no samples.
     """
     if isinstance(example, Mapping):
-        return {name: _resized(value, batch_size) for name, value in example.items()}
+        return {name: _repeat(value, batch_size) for name, value in example.items()}
     if isinstance(example, tuple):
-        return tuple(_resized(value, batch_size) for value in example)
+        return tuple(_repeat(value, batch_size) for value in example)
     return _resized_tensor(example, batch_size)
 
 
-def _resized(value: object, batch_size: int) -> object:
+def _repeat(value: object, batch_size: int) -> object:
     return _resized_tensor(value, batch_size) if isinstance(value, Tensor) else value
 
 

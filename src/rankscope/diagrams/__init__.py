@@ -1,4 +1,4 @@
-"""The common language: networks of named tensors that are drawn, priced, cut and run.
+"""Diagrams: networks of named tensors that are drawn, priced, cut and run.
 
 Names are imported when they are first used; none of them loads torch before it is needed.
 """

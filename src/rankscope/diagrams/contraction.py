@@ -1,4 +1,4 @@
-"""What a contraction order is, as plain data; `contraction.py` finds one."""
+"""Contraction orders as plain data, and the planner that finds one."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -131,13 +131,13 @@ def plan_contraction(diagram: Diagram, method: Method = AUTOMATIC) -> Plan:
     """
     sizes = resolved_sizes(diagram)
     regions = tuple(
-        _RegionWalk(diagram, region, sizes).plan(method)
+        _RegionPlanner(diagram, region, sizes).plan(method)
         for region in diagram.structure.evaluation_order
     )
     return Plan(regions, repr(method))
 
 
-class _RegionWalk:
+class _RegionPlanner:
     """The list of operands of one region as it shrinks, and the moves made so far."""
 
     def __init__(self, diagram: Diagram, region: str | None, sizes: Mapping[str, int]) -> None:
@@ -264,46 +264,46 @@ class _RegionWalk:
         self.moves.append(move)
 
 
-def _as_problem(walk: _RegionWalk) -> tuple[tuple[str, ...], Problem]:
+def _as_problem(planner: _RegionPlanner) -> tuple[tuple[str, ...], Problem]:
     """The region in numbers, counted in order of appearance so that equal regions are equal."""
-    parts = walk.diagram.convolution_by_name
-    convolutions = [parts[name] for name in walk.diagram.structure.convolutions[walk.region]]
-    held = [index for operand in walk.listed for index in operand.indices]
+    parts = planner.diagram.convolution_by_name
+    convolutions = [parts[name] for name in planner.diagram.structure.convolutions[planner.region]]
+    held = [index for operand in planner.listed for index in operand.indices]
     legs = [index for convolution in convolutions for index in convolution.indices]
     names = tuple(dict.fromkeys((*held, *legs)))
     number = {name: place for place, name in enumerate(names)}
     problem = Problem(
-        tuple(tuple(number[index] for index in operand.indices) for operand in walk.listed),
-        tuple(number[index] for index in walk.legs),
-        tuple(walk.sizes[name] for name in names),
+        tuple(tuple(number[index] for index in operand.indices) for operand in planner.listed),
+        tuple(number[index] for index in planner.legs),
+        tuple(planner.sizes[name] for name in names),
         tuple((number[c.input], number[c.kernel], number[c.output]) for c in convolutions),
     )
     return names, problem
 
 
-def _check_operands(walk: _RegionWalk, problem: Problem) -> None:
-    for operand, mask in zip(walk.listed, problem.masks, strict=True):
+def _check_operands(planner: _RegionPlanner, problem: Problem) -> None:
+    for operand, mask in zip(planner.listed, problem.masks, strict=True):
         number = problem.clash(mask, problem.all_convolutions)
         if number is not None:
-            convolution = walk.diagram.structure.convolutions[walk.region][number]
+            convolution = planner.diagram.structure.convolutions[planner.region][number]
             raise ContractionError(
-                f"{walk.where}: convolution {convolution!r} needs its input, its kernel and its "
+                f"{planner.where}: convolution {convolution!r} needs its input, its kernel and its "
                 f"output on different tensors, but {operand.name!r} with indices "
                 f"{operand.indices} holds what leads to two of them."
             )
 
 
-def _check_convolutions(walk: _RegionWalk) -> None:
+def _check_convolutions(planner: _RegionPlanner) -> None:
     """Refuse convolutions whose legs begin nowhere in their own region."""
-    parts = walk.diagram.convolution_by_name
-    convolutions = [parts[name] for name in walk.diagram.structure.convolutions[walk.region]]
-    begun = {index for operand in walk.listed for index in operand.indices}
+    parts = planner.diagram.convolution_by_name
+    convolutions = [parts[name] for name in planner.diagram.structure.convolutions[planner.region]]
+    begun = {index for operand in planner.listed for index in operand.indices}
     begun |= {convolution.output for convolution in convolutions}
     for convolution in convolutions:
         for leg in (convolution.input, convolution.kernel):
             if leg not in begun:
                 raise ContractionError(
-                    f"{walk.where}: leg {leg!r} of convolution {convolution.name!r} is on no "
+                    f"{planner.where}: leg {leg!r} of convolution {convolution.name!r} is on no "
                     "tensor of the same region, nor made by another convolution there."
                 )
 

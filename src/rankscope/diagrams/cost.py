@@ -70,12 +70,12 @@ class Cost:
 
     @property
     def num_opaque(self) -> int:
-        """How many steps are no contraction, and so not counted."""
+        """Number of steps that are no contraction, and so are not counted."""
         return sum(count for _, count in self.opaque)
 
     @property
     def path(self) -> tuple[Positions, ...]:
-        """For each region, its moves as opt_einsum writes them."""
+        """The contraction path of each region, in opt_einsum's notation."""
         return tuple(region.path for region in self.regions)
 
     def __str__(self) -> str:
@@ -266,11 +266,11 @@ def _last_use_of_owner(planned: Schedule, owner: dict[int, int]) -> list[list[in
         for value in (operation.target, *operation.sources):
             last[owner[value]] = place
     kept = {owner[value] for value in planned.results}
-    found: list[list[int]] = [[] for _ in planned.operations]
+    owned: list[list[int]] = [[] for _ in planned.operations]
     for value, place in last.items():
         if value >= len(planned.arrays) and value not in kept:
-            found[place].append(value)
-    return found
+            owned[place].append(value)
+    return owned
 
 
 def _region_cost(step: str, diagram: str, plan: RegionPlan) -> RegionCost:

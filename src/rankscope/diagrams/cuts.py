@@ -193,11 +193,11 @@ def prime_factors(number: int) -> tuple[int, ...]:
         >>> prime_factors(360)
         (2, 2, 2, 3, 3, 5)
     """
-    found = []
+    factors = []
     divisor = 2
     while divisor * divisor <= number:
         while number % divisor == 0:
-            found.append(divisor)
+            factors.append(divisor)
             number //= divisor
         divisor += 1
-    return (*found, number) if number > 1 else tuple(found)
+    return (*factors, number) if number > 1 else tuple(factors)

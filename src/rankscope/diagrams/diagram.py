@@ -66,11 +66,11 @@ class Structure:
     @cached_property
     def members(self) -> dict[str | None, tuple[str, ...]]:
         """Direct members; the outermost region lists regions, then nodes, then convolutions."""
-        found: dict[str | None, tuple[str, ...]] = {
+        members: dict[str | None, tuple[str, ...]] = {
             region.name: region.members for region in self._regions.values()
         }
-        found[None] = tuple(name for name, region in self.parent.items() if region is None)
-        return found
+        members[None] = tuple(name for name, region in self.parent.items() if region is None)
+        return members
 
     @cached_property
     def evaluation_order(self) -> tuple[str | None, ...]:
@@ -96,18 +96,18 @@ class Structure:
         return self._inside(self._convolutions)
 
     def _inside(self, wanted: Collection[str]) -> dict[str | None, tuple[str, ...]]:
-        found: dict[str | None, tuple[str, ...]] = {}
+        inside: dict[str | None, tuple[str, ...]] = {}
         for region in self.evaluation_order:
             names: list[str] = []
             for member in self.members[region]:
-                names.extend(found.get(member, (member,) if member in wanted else ()))
-            found[region] = tuple(names)
-        return found
+                names.extend(inside.get(member, (member,) if member in wanted else ()))
+            inside[region] = tuple(names)
+        return inside
 
     @cached_property
     def legs(self) -> dict[str | None, tuple[str, ...]]:
         """The legs each region offers: used outside it, or open; for None, the open legs."""
-        found: dict[str | None, tuple[str, ...]] = {None: self._output}
+        legs: dict[str | None, tuple[str, ...]] = {None: self._output}
         for region in self._regions:
             inside = {*self.nodes_inside[region], *self.convolutions_inside[region]}
             outside = set(self._output)
@@ -119,8 +119,8 @@ class Structure:
                 ordered.update(dict.fromkeys(self._nodes[node].indices))
             for convolution in self.convolutions_inside[region]:
                 ordered[self._convolutions[convolution].output] = None
-            found[region] = tuple(index for index in ordered if index in outside)
-        return found
+            legs[region] = tuple(index for index in ordered if index in outside)
+        return legs
 
     @cached_property
     def operands(self) -> dict[str | None, tuple[Operand, ...]]:
@@ -144,11 +144,11 @@ class Structure:
     @cached_property
     def owners(self) -> dict[str, tuple[str, ...]]:
         """Nodes and convolutions that hold each index, once per axis, in order of declaration."""
-        found: dict[str, list[str]] = {}
+        owners: dict[str, list[str]] = {}
         for part in self._holders:
             for index in part.indices:
-                found.setdefault(index, []).append(part.name)
-        return {index: tuple(names) for index, names in found.items()}
+                owners.setdefault(index, []).append(part.name)
+        return {index: tuple(names) for index, names in owners.items()}
 
 
 # --- A diagram: named tensors joined by named indices, with barriers that must be finished first
@@ -259,8 +259,8 @@ def scale_symbols(expression: str) -> tuple[str, ...]:
         >>> scale_symbols("(D*H)**-0.5")
         ('D', 'H')
     """
-    found = [part.id for part in ast.walk(_parse(expression)) if isinstance(part, ast.Name)]
-    return tuple(dict.fromkeys(found))
+    symbols = [part.id for part in ast.walk(_parse(expression)) if isinstance(part, ast.Name)]
+    return tuple(dict.fromkeys(symbols))
 
 
 def evaluate_scale(expression: str, sizes: Mapping[str, int | None]) -> float:
@@ -367,15 +367,15 @@ def resized(diagram: Diagram, sizes: Mapping[str, int]) -> tuple[Index, ...]:
                 f"Diagram {diagram.name!r} has no index or symbol {name!r}; it has: {known}."
             )
         check_size(repr(name), size)
-    found = []
+    indices = []
     for index in diagram.indices:
         # A name is more specific than a symbol that several indices share.
         given = sizes.get(index.name) or sizes.get(index.symbol or index.name)
-        found.append(replace(index, size=given or index.size))
-    return tuple(found)
+        indices.append(replace(index, size=given or index.size))
+    return tuple(indices)
 
 
-def _repeated(names: Iterable[str]) -> str | None:
+def _first_repeated(names: Iterable[str]) -> str | None:
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
@@ -386,7 +386,7 @@ def _check_names(diagram: Diagram) -> None:
         ("node, convolution or region", [part.name for part in parts]),
         ("open leg", list(diagram.output)),
     ):
-        twice = _repeated(names)
+        twice = _first_repeated(names)
         if twice is not None:
             raise DiagramError(
                 f"Diagram {diagram.name!r} has {names.count(twice)} times the {what} {twice!r}; "

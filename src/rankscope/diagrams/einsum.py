@@ -1,4 +1,4 @@
-"""Between einsum strings and diagrams."""
+"""Convert einsum strings to diagrams and back."""
 
 import re
 from collections import Counter
@@ -55,8 +55,8 @@ class Equation:
     @property
     def letters(self) -> tuple[str, ...]:
         """The letters of the operands, each once, in order of appearance."""
-        found = dict.fromkeys(letter for operand in self.operands for letter in operand)
-        return tuple(letter for letter in found if letter != ELLIPSIS)
+        letters = dict.fromkeys(letter for operand in self.operands for letter in operand)
+        return tuple(letter for letter in letters if letter != ELLIPSIS)
 
     @property
     def has_ellipsis(self) -> bool:
@@ -71,20 +71,20 @@ def complaint(text: str, problem: str) -> EinsumError:
 
 def _tokens(text: str, part: str, start: int) -> list[Token]:
     """What one operand or the output is made of; it begins at position `start` of the text."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     place = 0
     while place < len(part):
         position = start + place
         if part.startswith(ELLIPSIS, place):
-            if any(token == ELLIPSIS for token, _ in found):
+            if any(token == ELLIPSIS for token, _ in tokens):
                 raise complaint(text, f"second ellipsis at position {position}; one is allowed.")
-            found.append((ELLIPSIS, position))
+            tokens.append((ELLIPSIS, position))
             place += len(ELLIPSIS)
             continue
         if not part[place].isspace():
-            found.append((_letter(text, part[place], position), position))
+            tokens.append((_letter(text, part[place], position), position))
         place += 1
-    return found
+    return tokens
 
 
 def _letter(text: str, character: str, position: int) -> str:
@@ -217,9 +217,9 @@ def _node_names(equation: Equation, names: Sequence[str] | None) -> tuple[str, .
 
 def _node_label(node_name: str) -> str:
     """Bold, with a trailing number as a subscript."""
-    found = re.fullmatch(r"([^\W\d_])(\d+)", node_name)
-    if found:
-        return rf"\mathbf{{{found[1]}}}_{{{found[2]}}}"
+    match = re.fullmatch(r"([^\W\d_])(\d+)", node_name)
+    if match:
+        return rf"\mathbf{{{match[1]}}}_{{{match[2]}}}"
     escaped = node_name.replace("_", r"\_")
     return rf"\mathbf{{{escaped}}}"
 
@@ -264,7 +264,7 @@ def _without_ellipsis(
             )
         covered: list[tuple[int, ...]] = [() for _ in equation.operands]
     else:
-        covered = [_covered(*pair) for pair in zip(equation.operands, shapes, strict=True)]
+        covered = [_ellipsis_sizes(*pair) for pair in zip(equation.operands, shapes, strict=True)]
     batch = [f"batch{place + 1}" for place in range(max(map(len, covered)))]
     operands = []
     for node_name, held, sizes in zip(node_names, equation.operands, covered, strict=True):
@@ -273,11 +273,13 @@ def _without_ellipsis(
             f"{name}_{node_name}" if size == 1 and _is_long(covered, place) else name
             for place, (name, size) in enumerate(zip(batch[::-1], sizes[::-1], strict=False))
         ]
-        operands.append(_replaced(held, stretch[::-1]))
-    return replace(equation, operands=tuple(operands), output=_replaced(equation.output, batch))
+        operands.append(_replace_ellipsis(held, stretch[::-1]))
+    return replace(
+        equation, operands=tuple(operands), output=_replace_ellipsis(equation.output, batch)
+    )
 
 
-def _covered(letters: tuple[str, ...], shape: Sequence[int]) -> tuple[int, ...]:
+def _ellipsis_sizes(letters: tuple[str, ...], shape: Sequence[int]) -> tuple[int, ...]:
     """The sizes that an operand's ellipsis stands for."""
     if ELLIPSIS not in letters:
         return ()
@@ -290,7 +292,7 @@ def _is_long(covered: list[tuple[int, ...]], place: int) -> bool:
     return any(sizes[-1 - place] != 1 for sizes in covered if len(sizes) > place)
 
 
-def _replaced(letters: tuple[str, ...], batch: Sequence[str]) -> tuple[str, ...]:
+def _replace_ellipsis(letters: tuple[str, ...], batch: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         name for letter in letters for name in (batch if letter == ELLIPSIS else (letter,))
     )

@@ -55,7 +55,9 @@ class DiagramModule(nn.Module):
                 self.register_buffer(own[array.name], value)
         if needs_like(planned):
             self.register_buffer("_like", torch.zeros(()), persistent=False)
-        self.source = write_source(planned, [_stored(arrays[a.name]) for a in planned.stored])
+        self.source = write_source(
+            planned, [_describe_storage(arrays[a.name]) for a in planned.stored]
+        )
         self._run = compiled_forward(self.source, class_name(planned.name))
         # By input, the shape that the lines expect; None if they take more than one.
         self._inputs = planned.inputs
@@ -92,7 +94,9 @@ class DiagramModule(nn.Module):
         made = self._run(self, *given)
         if self.structure is None:
             return made if len(self.schedule.results) == 1 else made[0]
-        return restored(self.structure, (made,) if len(self.schedule.results) == 1 else made)
+        return restore_structure(
+            self.structure, (made,) if len(self.schedule.results) == 1 else made
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled code is made again from its text, so that a module can be copied and saved.
@@ -120,7 +124,7 @@ class DiagramModule(nn.Module):
         )
 
 
-def _stored(array: Tensor) -> Stored:
+def _describe_storage(array: Tensor) -> Stored:
     is_plain = array.is_floating_point()
     return Stored(tuple(array.shape), None if is_plain else str(array.dtype).removeprefix("torch."))
 
@@ -136,19 +140,19 @@ def _tensors(parts: Iterable[Any]) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def restored(structure: Structure, tensors: Sequence[Tensor]) -> Any:
+def restore_structure(structure: Structure, tensors: Sequence[Tensor]) -> Any:
     """Tensors in the structure of what a module returned.
 
     A class is used only if it is loaded already and holds its parts as a dict or a tuple does;
     otherwise a plain dict or tuple takes its place.
     """
-    return _restored(structure, iter(tensors))
+    return _restore(structure, iter(tensors))
 
 
-def _restored(structure: Structure, tensors: Iterator[Tensor]) -> Any:
+def _restore(structure: Structure, tensors: Iterator[Tensor]) -> Any:
     if structure.kind in ("tensor", "value"):
         return next(tensors) if structure.kind == "tensor" else structure.value
-    parts = [_restored(part, tensors) for part in structure.parts]
+    parts = [_restore(part, tensors) for part in structure.parts]
     if structure.kind in ("tuple", "list"):
         return tuple(parts) if structure.kind == "tuple" else parts
     named = dict(zip(structure.keys, parts, strict=True))
@@ -226,12 +230,12 @@ def to_module(
         check_array(array, arrays[array.name])
     return DiagramModule(
         planned,
-        {a.name: _copied(arrays[a.name], dtype) for a in wanted},
+        {a.name: _copy(arrays[a.name], dtype) for a in wanted},
         network.structure,
     )
 
 
-def _copied(array: Tensor, dtype: torch.dtype | None) -> Tensor:
+def _copy(array: Tensor, dtype: torch.dtype | None) -> Tensor:
     """A copy, in another precision if it holds floating-point numbers."""
     return array.detach().to(dtype if array.is_floating_point() else None, copy=True)
 

@@ -332,13 +332,13 @@ def flattened(drawable: Drawable) -> Network:
     network = as_network(drawable)
     if not network.is_outline:
         return network
-    return replace(network, steps=tuple(_opened(network.steps)))
+    return replace(network, steps=tuple(_open_boxes(network.steps)))
 
 
-def _opened(steps: tuple[Step, ...]) -> Iterator[Step]:
+def _open_boxes(steps: tuple[Step, ...]) -> Iterator[Step]:
     for step in steps:
         if isinstance(step.body, Box):
-            yield from _opened(step.body.steps)
+            yield from _open_boxes(step.body.steps)
         else:
             yield step
 

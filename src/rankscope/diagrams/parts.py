@@ -114,7 +114,7 @@ class Function:
 
     @property
     def recipe(self) -> Recipe:
-        """How it is written."""
+        """The recipe by which the function is written."""
         return RECIPES[self.name]
 
     @property
@@ -173,7 +173,7 @@ class Index:
 
     @property
     def tex(self) -> str:
-        """What is written beside the wire."""
+        """The label of the wire, TeX."""
         return self.label or self.symbol or self.name
 
 
@@ -211,7 +211,7 @@ class Node:
 
     @property
     def tex(self) -> str:
-        """What is written in the node."""
+        """The label of the node, TeX."""
         return self.label or rf"\mathbf{{{self.name}}}"
 
 

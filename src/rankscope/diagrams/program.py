@@ -61,7 +61,7 @@ def einsum_program(drawable: Drawable) -> Program:
                 lines.extend(writer.inner_lines())
                 lines.append(f"{step.name} = {writer.expression(None)}")
             case Call():
-                lines.append(f"{', '.join(step.arrays)} = {_called(step.body)}")
+                lines.append(f"{', '.join(step.arrays)} = {_call_line(step.body)}")
     return Program(drawable.name, tuple(lines))
 
 
@@ -75,7 +75,7 @@ def _sum_lines(total: Sum, name: str, names: set[str]) -> Iterator[str]:
     yield f"{name} = {' + '.join(terms)}"
 
 
-def _called(call: Call) -> str:
+def _call_line(call: Call) -> str:
     """An operator that is no contraction, with its arrays first and its other arguments by name."""
 
     def text(value: Argument) -> str:
@@ -166,7 +166,7 @@ class _DiagramWriter:
 
 
 def _as_factor(scale: str) -> str:
-    """In parentheses if a product would otherwise bind tighter than what it is made of."""
+    """The scale as a factor of a product: in parentheses if it is a sum."""
     tree = ast.parse(scale, mode="eval").body
     is_sum = isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub)
     return f"({scale})" if is_sum else scale

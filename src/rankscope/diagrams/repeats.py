@@ -38,7 +38,7 @@ def step_key(step: Step) -> Hashable:
 
 
 def _body_key(body: Body) -> Hashable:
-    """What a body has besides its diagrams."""
+    """Key of everything in a body but its diagrams."""
     match body:
         case Sum():
             return tuple(term.coefficient for term in body.terms)
@@ -105,7 +105,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """How many runs there are."""
+        """Number of repetitions."""
         return len(self.repetitions)
 
 
@@ -251,7 +251,7 @@ class _Search:
             }
             for first in range(run.start, run.stop, run.period)
         ]
-        return all(len(found) == 1 for found in numbers) and numbers[0] != numbers[1]
+        return all(len(own_numbers) == 1 for own_numbers in numbers) and numbers[0] != numbers[1]
 
     def _count(self, start: int, period: int, stop: int) -> int:
         limit = (stop - start) // period
@@ -294,18 +294,18 @@ class _Search:
 
     def _pattern(self, run: _Run, block: int) -> list[Slot]:
         first, first_slot = run.start + block * run.period, dict[str, int]()
-        found: list[Slot] = []
+        slots: list[Slot] = []
         for slot, (_, node) in enumerate(self._nodes(run, block)):
             made, item = self.made.get(node.source, -1), self.item.get(node.source, 0)
             if node.role is not Role.DATA:
-                found.append(("parameter", first_slot.setdefault(node.source, slot), 0))
+                slots.append(("parameter", first_slot.setdefault(node.source, slot), 0))
             elif made >= first:
-                found.append(("own", made - first, item))
+                slots.append(("own", made - first, item))
             elif block > 0 and made >= first - run.period:
-                found.append(("carried", made - first + run.period, item))
+                slots.append(("carried", made - first + run.period, item))
             else:
-                found.append(("outer", node.source, 0))
-        return found
+                slots.append(("outer", node.source, 0))
+        return slots
 
 
 def _follows(first: list[Slot], second: list[Slot]) -> bool:

@@ -190,12 +190,12 @@ def _for_scales(
     dropped: list[Index], kept: list[Index], regions: tuple[Region, ...]
 ) -> list[Index]:
     """Indices that are on no tensor any more, but whose size a barrier's scale still uses."""
-    found: list[Index] = []
+    needed: list[Index] = []
     for region in regions:
         for symbol in scale_symbols(region.scale) if region.scale else ():
-            if not any(_stands_for(index, symbol) for index in (*kept, *found)):
-                found.append(next(index for index in dropped if _stands_for(index, symbol)))
-    return found
+            if not any(_stands_for(index, symbol) for index in (*kept, *needed)):
+                needed.append(next(index for index in dropped if _stands_for(index, symbol)))
+    return needed
 
 
 def _stands_for(index: Index, symbol: str) -> bool:

@@ -158,16 +158,16 @@ class Problem:
 
     @cached_property
     def _upstream(self) -> tuple[tuple[int, int], ...]:
-        """For each convolution, the indices its input and its kernel are made from."""
+        """The indices that the input and the kernel of each convolution are made from."""
         makers = {leaving: number for number, (_, _, leaving) in enumerate(self.convolutions)}
 
         def sources(index: int, seen: int) -> int:
-            found = 1 << index
+            upstream = 1 << index
             maker = makers.get(index)
             if maker is not None and not seen >> maker & 1:
                 for leg in self.convolutions[maker][:2]:
-                    found |= sources(leg, seen | 1 << maker)
-            return found
+                    upstream |= sources(leg, seen | 1 << maker)
+            return upstream
 
         return tuple(
             (sources(entering, 1 << number), sources(kernel, 1 << number))
@@ -195,12 +195,12 @@ def members(mask: int) -> tuple[int, ...]:
         >>> members(9)
         (0, 3)
     """
-    found = []
+    numbers = []
     while mask:
         lowest = mask & -mask
-        found.append(lowest.bit_length() - 1)
+        numbers.append(lowest.bit_length() - 1)
         mask ^= lowest
-    return tuple(found)
+    return tuple(numbers)
 
 
 # --- A cheap order for many operands: again and again the pair that shrinks memory most -----------
@@ -244,7 +244,7 @@ def greedy_path(problem: Problem) -> Path | None:
 
 def _candidates(problem: Problem, listed: list[int], unfired: int) -> list[Candidate]:
     """Pairs that can be merged, the best one last."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for first, second in combinations(range(len(listed)), 2):
         left, right = listed[first], listed[second]
         others = [mask for place, mask in enumerate(listed) if place not in (first, second)]
@@ -256,8 +256,8 @@ def _candidates(problem: Problem, listed: list[int], unfired: int) -> list[Candi
             continue
         growth = problem.size(merge.indices) - problem.size(left) - problem.size(right)
         score = (not (left & right or merge.fired), growth, merge.flops)
-        found.append((score, (first, second), merge))
-    return sorted(found, key=lambda candidate: candidate[:2], reverse=True)
+        candidates.append((score, (first, second), merge))
+    return sorted(candidates, key=lambda candidate: candidate[:2], reverse=True)
 
 
 def _is_trap(problem: Problem, merge: Merge, others: list[int], unfired: int) -> bool:
@@ -305,16 +305,16 @@ def cheapest_path(problem: Problem) -> Path | None:
         if problem.is_alive(mask, problem.all_convolutions):
             best[1 << number] = _Best(mask, 0, (0, 0), None)
     for subset in sorted(range(1, everything + 1), key=lambda bits: (bits.bit_count(), bits)):
-        found = _best_of(problem, subset, held_outside[subset], best)
-        if found is not None:
-            best[subset] = found
+        cheapest = _best_of(problem, subset, held_outside[subset], best)
+        if cheapest is not None:
+            best[subset] = cheapest
     if everything not in best:
         return None
     return _as_path(best, everything, count)
 
 
 def _held_outside(problem: Problem, everything: int) -> list[int]:
-    """For every subset, the indices that the output or an operand outside it holds."""
+    """The indices that the output or an operand outside holds, for every subset of operands."""
     held = [problem.output_mask] * (everything + 1)
     for subset in range(everything - 1, -1, -1):
         missing = everything & ~subset
@@ -324,7 +324,7 @@ def _held_outside(problem: Problem, everything: int) -> list[int]:
 
 
 def _best_of(problem: Problem, subset: int, outside: int, best: dict[int, _Best]) -> _Best | None:
-    found: _Best | None = None
+    best_merge: _Best | None = None
     lowest = subset & -subset
     half = (subset - 1) & subset
     while half:
@@ -338,11 +338,11 @@ def _best_of(problem: Problem, subset: int, outside: int, best: dict[int, _Best]
                     first.price[0] + second.price[0] + merge.flops,
                     first.price[1] + second.price[1] + problem.size(merge.indices),
                 )
-                if found is None or price < found.price:
+                if best_merge is None or price < best_merge.price:
                     fired = first.fired | second.fired | merge.fired
-                    found = _Best(merge.indices, fired, price, (half, subset ^ half))
+                    best_merge = _Best(merge.indices, fired, price, (half, subset ^ half))
         half = (half - 1) & subset
-    return found
+    return best_merge
 
 
 def _as_path(best: dict[int, _Best], everything: int, count: int) -> Path:
@@ -417,14 +417,14 @@ class Exhaustive(Method):
                 f"Exhaustive() looks at every order of up to {MAX_OPERANDS} operands, "
                 f"but this region has {count}; use Automatic() or Greedy()."
             )
-        found = cheapest_path(problem)
-        if found is None:
+        path = cheapest_path(problem)
+        if path is None:
             raise ContractionError(
                 f"No order of these {count} operands and {len(problem.convolutions)} convolutions "
                 "can be carried out: each pair that meets must have all inputs on one side and all "
                 "kernels on the other, and at most three convolutions."
             )
-        return found
+        return path
 
 
 @dataclass(frozen=True)
@@ -434,14 +434,14 @@ class Greedy(Method):
     def path(self, problem: Problem) -> Path:
         if not problem.convolutions:
             return _library_path(paths.greedy, problem)
-        found = greedy_path(problem)
-        if found is None:
+        path = greedy_path(problem)
+        if path is None:
             raise ContractionError(
                 f"Greedy() found no order of {len(problem.operands)} operands and "
                 f"{len(problem.convolutions)} convolutions that can be carried out; "
                 f"try Exhaustive() (up to {MAX_OPERANDS} operands)."
             )
-        return found
+        return path
 
 
 @dataclass(frozen=True)
@@ -500,12 +500,12 @@ Search = Callable[[list[frozenset[int]], frozenset[int], dict[int, int]], list[t
 
 def _library_path(search: Search, problem: Problem) -> Path:
     # Integers instead of letters: no limit of 52, and their hashes never change between runs.
-    found = search(
+    steps = search(
         [frozenset(operand) for operand in problem.operands],
         frozenset(problem.output),
         dict(enumerate(problem.sizes)),
     )
-    return tuple(tuple(sorted(positions)) for positions in found)
+    return tuple(tuple(sorted(positions)) for positions in steps)
 
 
 @lru_cache(maxsize=1024)

@@ -24,18 +24,18 @@ def resolved_sizes(diagram: Diagram) -> dict[str, int]:
     Raises:
         SizeError: if some are missing (all of them are listed), or a convolution does not fit.
     """
-    found = {index.name: index.size for index in diagram.indices if index.size is not None}
-    _spread(diagram, found)
+    sizes = {index.name: index.size for index in diagram.indices if index.size is not None}
+    _spread(diagram, sizes)
     # Chains need one round per link, because the output of one is the input of the next.
     for _ in diagram.convolutions:
-        _infer_outputs(diagram, found)
-        _spread(diagram, found)
+        _infer_outputs(diagram, sizes)
+        _spread(diagram, sizes)
     # Outputs of convolutions follow from the rest, so nobody has to give them.
     inferred = [convolution.output for convolution in diagram.convolutions]
     names = dict.fromkeys(
         index.symbol or index.name
         for index in diagram.indices
-        if index.name not in found and index.name not in inferred
+        if index.name not in sizes and index.name not in inferred
     )
     if names:
         first = next(iter(names))
@@ -43,7 +43,7 @@ def resolved_sizes(diagram: Diagram) -> dict[str, int]:
             f"Diagram {diagram.name!r} has no size for {', '.join(names)}. Give each: "
             f"--size {first}=… on the command line, with_sizes({first}=…) in Python."
         )
-    return {index.name: found[index.name] for index in diagram.indices}
+    return {index.name: sizes[index.name] for index in diagram.indices}
 
 
 def region_scale(diagram: Diagram, region: str, sizes: Mapping[str, int]) -> float:
@@ -55,27 +55,27 @@ def region_scale(diagram: Diagram, region: str, sizes: Mapping[str, int]) -> flo
     return evaluate_scale(expression, {**sizes, **symbols})
 
 
-def _spread(diagram: Diagram, found: dict[str, int]) -> None:
+def _spread(diagram: Diagram, sizes: dict[str, int]) -> None:
     by_symbol = {
-        index.symbol: found[index.name]
+        index.symbol: sizes[index.name]
         for index in diagram.indices
-        if index.symbol and index.name in found
+        if index.symbol and index.name in sizes
     }
     for index in diagram.indices:
         if index.symbol in by_symbol:
-            found.setdefault(index.name, by_symbol[index.symbol])
+            sizes.setdefault(index.name, by_symbol[index.symbol])
 
 
-def _infer_outputs(diagram: Diagram, found: dict[str, int]) -> None:
+def _infer_outputs(diagram: Diagram, sizes: dict[str, int]) -> None:
     for convolution in diagram.convolutions:
-        if convolution.input not in found or convolution.kernel not in found:
+        if convolution.input not in sizes or convolution.kernel not in sizes:
             continue
-        size = convolution.output_size(found[convolution.input], found[convolution.kernel])
-        if size < 1 or found.setdefault(convolution.output, size) != size:
+        size = convolution.output_size(sizes[convolution.input], sizes[convolution.kernel])
+        if size < 1 or sizes.setdefault(convolution.output, size) != size:
             raise SizeError(
-                f"Convolution {convolution.name!r}: input {found[convolution.input]} and kernel "
-                f"{found[convolution.kernel]} give an output of {size}, but index "
-                f"{convolution.output!r} has size {found.get(convolution.output, 'at least 1')}."
+                f"Convolution {convolution.name!r}: input {sizes[convolution.input]} and kernel "
+                f"{sizes[convolution.kernel]} give an output of {size}, but index "
+                f"{convolution.output!r} has size {sizes.get(convolution.output, 'at least 1')}."
             )
 
 
@@ -93,18 +93,18 @@ def letters(names: Iterable[str]) -> dict[str, str]:
     """
     wanted = tuple(dict.fromkeys(names))
     used = dict.fromkeys(name for name in wanted if _is_letter(name))
-    found: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     for name in wanted:
         if _is_letter(name):
-            found[name] = name
+            chosen[name] = name
             continue
         first = name[:1]
         own = [letter for letter in (first.lower(), first.upper()) if _is_letter(letter)]
         symbols = (symbol for symbol in map(get_symbol, count()) if symbol.isalpha())
         candidates = (*own, *(next(symbols) for _ in range(len(used) + 1)))
-        found[name] = next(letter for letter in candidates if letter not in used)
-        used[found[name]] = None
-    return found
+        chosen[name] = next(letter for letter in candidates if letter not in used)
+        used[chosen[name]] = None
+    return chosen
 
 
 def _is_letter(name: str) -> bool:

@@ -133,7 +133,7 @@ def class_name(name: str) -> str:
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """For each name an identifier of its own: words of letters, digits and underscores.
+    """Give each name an identifier of its own: words of letters, digits and underscores.
 
     Example:
         >>> identifiers(["layers.0.weight", "layers_0_weight", "class", "X'"])

@@ -15,12 +15,12 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Drawable
 from rankscope.drawing.checks import crossings, lint
 from rankscope.drawing.frames import (
-    Chapter,
     Frame,
+    FrameSequence,
     Planner,
+    frame_sequences,
     largest_intermediate,
     short_number,
-    tell,
     total_flops,
     values,
 )
@@ -34,7 +34,7 @@ from rankscope.drawing.themes import LIGHT, Theme
 from rankscope.drawing.typesetting import place_label, plain_text, text_width
 from rankscope.errors import MissingExtraError
 
-# --- Between two frames of a story: what merges moves together, and everything else stays ---------
+# --- Between two frames: what merges moves together, and everything else stays --------------------
 
 
 # How many pieces a wire has while it changes from one form to another.
@@ -60,7 +60,7 @@ def morph(first: Scene, second: Scene, move: Frame, share: float) -> Scene:
         wires=tuple(map(morphing.wire, first.wires)),
         shapes=tuple(map(morphing.shape, first.shapes)),
         marks=tuple(map(morphing.shape, first.marks)),
-        labels=tuple(found for label in first.labels if (found := morphing.label(label))),
+        labels=tuple(moved for label in first.labels if (moved := morphing.label(label))),
     )
 
 
@@ -146,10 +146,10 @@ class _Morph:
         goal = self.labels.get((label.owner, label.style))
         if owner is not None and label.style.startswith("on-") and goal is None:
             there = self.goal(owner)
-            return _shifted(label, *self._way((owner.x, owner.y), (there.x, there.y)))
+            return _shift(label, *self._way((owner.x, owner.y), (there.x, there.y)))
         if goal is None:
             return label if self.share == 0 else None
-        return _shifted(label, *self._way((label.x, label.y), (goal.x, goal.y)))
+        return _shift(label, *self._way((label.x, label.y), (goal.x, goal.y)))
 
     def _between(self, start: float, end: float) -> float:
         return start + self.share * (end - start)
@@ -168,16 +168,16 @@ def _shapes(scene: Scene) -> Mapping[str, Shape]:
     return {shape.name: shape for shape in (*scene.frames, *scene.marks, *scene.shapes)}
 
 
-def _shifted(label: Label, dx: float, dy: float) -> Label:
+def _shift(label: Label, dx: float, dy: float) -> Label:
     left, top, right, bottom = label.box
     box = (left + dx, top + dy, right + dx, bottom + dy)
     return replace(label, x=label.x + dx, y=label.y + dy, box=box)
 
 
-# --- Frozen layout: a story's pictures share one placement, so that only what merges moves --------
+# --- Frozen layout: the frames share one placement, so that only what merges moves ----------------
 
 
-FAULT, UNREST = 1000.0, 20.0
+FAULT_PENALTY, CROSSING_PENALTY = 1000.0, 20.0
 # Nodes, convolutions and open legs up to which the best place is looked for.
 MOST_PARTS = 20
 # A wire this near (pixels) to a barrier seems to lie on it.
@@ -185,54 +185,56 @@ CLOSE = 14.0
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Pictures of a chapter's frames, in the same coordinates."""
+class DrawnSequence:
+    """Pictures of a sequence's frames, in the same coordinates."""
 
-    chapter: Chapter
+    sequence: FrameSequence
     scenes: tuple[Scene, ...]
 
 
-def stage(chapter: Chapter, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) -> Stage:
+def draw_sequence(
+    sequence: FrameSequence, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW
+) -> DrawnSequence:
     """Place the first frame, then keep everything where it is and let merging tensors meet."""
-    start = chapter.frames[0].diagram
+    start = sequence.frames[0].diagram
     placement = place(start, hints, view)
     scenes = [render(start, placement, view)]
     has_rows = all(index in start.output for index in placement.straight)
     placement = _with_slanted_legs(start, placement)
-    for frame in chapter.frames[1:]:
+    for frame in sequence.frames[1:]:
         # A cut names indices of the first frame, which may be gone.
         cut = tuple(index for index in view.cut if index in frame.diagram.index_by_name)
         placement, scene = _best(placement, frame, replace(view, cut=cut), has_rows=has_rows)
         scenes.append(scene)
-    return Stage(chapter, tuple(scenes))
+    return DrawnSequence(sequence, tuple(scenes))
 
 
 def _best(
     placement: Placement, after: Frame, view: View, *, has_rows: bool
 ) -> tuple[Placement, Scene]:
     """Where the result stands best; of equally good places, the first."""
-    found: list[tuple[float, Placement, Scene]] = []
+    trials: list[tuple[float, Placement, Scene]] = []
     # In a large picture many things are in the way, wherever one looks.
     is_large = len(after.diagram.holders) + len(after.diagram.output) > MOST_PARTS
 
     def consider(moved: Placement) -> None:
         scene = render(after.diagram, moved, view)
-        least = min((badness for badness, _, _ in found), default=math.inf)
-        found.append((0.0 if is_large else _badness(scene, least), moved, scene))
+        least = min((penalty for penalty, _, _ in trials), default=math.inf)
+        trials.append((0.0 if is_large else _penalty(scene, least), moved, scene))
 
     for point in _candidates(placement, after, has_rows=has_rows):
-        consider(_moved(placement, after, point))
-        if found[-1][0] == 0 or is_large:
+        consider(_move_result(placement, after, point))
+        if trials[-1][0] == 0 or is_large:
             break
-    if min(badness for badness, _, _ in found) >= FAULT and not is_large:
+    if min(penalty for penalty, _, _ in trials) >= FAULT_PENALTY and not is_large:
         # Nothing along rows and columns is fine: step aside, with legs that slant.
         slanted = replace(placement, straight=tuple(after.diagram.index_by_name))
         for point in _asides(_mean(placement, after)):
-            consider(_moved(slanted, after, point))
-            if found[-1][0] < FAULT:
+            consider(_move_result(slanted, after, point))
+            if trials[-1][0] < FAULT_PENALTY:
                 break
-    _, moved, scene = min(found, key=lambda one: one[0])
-    return replace(moved, straight=_known(placement.straight, after)), scene
+    _, moved, scene = min(trials, key=lambda one: one[0])
+    return replace(moved, straight=_known_indices(placement.straight, after)), scene
 
 
 def _mean(placement: Placement, after: Frame) -> Point:
@@ -273,17 +275,17 @@ def _asides(point: Point) -> Iterator[Point]:
             yield (x + distance * dx, y + distance * dy)
 
 
-def _badness(scene: Scene, least: float) -> float:
+def _penalty(scene: Scene, least: float) -> float:
     """Faults count most, then crossings and wires that hug a barrier, then corners.
 
     What is not better than `least` anyway is not looked at closely.
     """
-    badness = sum(map(_num_corners, scene.wires)) + UNREST * _num_hugging(scene)
-    if badness < least:
-        badness += UNREST * crossings(scene)
-    if badness < least:
-        badness += FAULT * len(lint(scene))
-    return badness
+    penalty = sum(map(_num_corners, scene.wires)) + CROSSING_PENALTY * _num_running_along(scene)
+    if penalty < least:
+        penalty += CROSSING_PENALTY * crossings(scene)
+    if penalty < least:
+        penalty += FAULT_PENALTY * len(lint(scene))
+    return penalty
 
 
 def _num_corners(wire: Wire) -> int:
@@ -294,17 +296,18 @@ def _num_corners(wire: Wire) -> int:
     return 2 if abs(x0 - x1) > CLOSE and abs(y0 - y1) > CLOSE else 1
 
 
-def _num_hugging(scene: Scene) -> int:
+def _num_running_along(scene: Scene) -> int:
     """Wires with a piece that runs close beside the border of a barrier."""
     return sum(
         1
         for wire in scene.wires
         for frame in scene.frames
-        if frame.style == "barrier" and any(_hugs(piece, frame) for piece in pairwise(wire.points))
+        if frame.style == "barrier"
+        and any(_runs_along(piece, frame) for piece in pairwise(wire.points))
     )
 
 
-def _hugs(piece: tuple[Point, Point], frame: Shape) -> bool:
+def _runs_along(piece: tuple[Point, Point], frame: Shape) -> bool:
     (x0, y0), (x1, y1) = piece
     left, top, right, bottom = frame.box
     if abs(x0 - x1) < 1 and min(abs(x0 - left), abs(x0 - right)) < CLOSE:
@@ -316,7 +319,7 @@ def _hugs(piece: tuple[Point, Point], frame: Shape) -> bool:
     return shared > CLOSE
 
 
-def _moved(placement: Placement, after: Frame, point: Point) -> Placement:
+def _move_result(placement: Placement, after: Frame, point: Point) -> Placement:
     places = {**placement.nodes, after.result: point}
     known = after.diagram.index_by_name
     dots = {(dot.index, dot.region) for dot in Wiring(after.diagram).dots}
@@ -324,12 +327,12 @@ def _moved(placement: Placement, after: Frame, point: Point) -> Placement:
         placement,
         nodes={part.name: places[part.name] for part in after.diagram.holders},
         dots={key: where for key, where in placement.dots.items() if key in dots},
-        straight=_known(placement.straight, after),
+        straight=_known_indices(placement.straight, after),
         label_sides={i: side for i, side in placement.label_sides.items() if i in known},
     )
 
 
-def _known(indices: tuple[str, ...], after: Frame) -> tuple[str, ...]:
+def _known_indices(indices: tuple[str, ...], after: Frame) -> tuple[str, ...]:
     return tuple(index for index in indices if index in after.diagram.index_by_name)
 
 
@@ -350,7 +353,7 @@ def _with_slanted_legs(diagram: Diagram, placement: Placement) -> Placement:
 # Pixels.
 NUMBER_SIZE, FORMULA_SIZE, COST_SIZE, HEADING_SIZE = 22.0, 21.0, 17.0, 25.0
 NUMBER_WIDTH, CAPTION_GAP, PANEL_GAP = 34.0, 36.0, 44.0
-HEADING_GAP, CHAPTER_GAP = 34.0, 70.0
+HEADING_GAP, SEQUENCE_GAP = 34.0, 70.0
 # Height over width from which frames are set in columns.
 TALLEST_BOARD, TALLEST_BOOK = 2.4, 1.5
 
@@ -367,46 +370,50 @@ def storyboard(
     Raises:
         SizeError: if a size is missing, so that there is no best order.
     """
-    chapters = tell(drawable, planner)
-    stages = [stage(chapter, hints, view) for chapter in chapters]
-    pages = [_chapter_scene(found, number) for number, found in enumerate(stages, start=1)]
-    scene = pages[0] if len(pages) == 1 else columns(pages, CHAPTER_GAP, tallest=TALLEST_BOOK)
+    sequences = frame_sequences(drawable, planner)
+    drawn_sequences = [draw_sequence(sequence, hints, view) for sequence in sequences]
+    pages = [
+        _sequence_scene(drawn, number) for number, drawn in enumerate(drawn_sequences, start=1)
+    ]
+    scene = pages[0] if len(pages) == 1 else columns(pages, SEQUENCE_GAP, tallest=TALLEST_BOOK)
     return replace(
         scene,
         name=drawable.name,
         title=f"Contraction of {drawable.title or drawable.name}",
-        description=f"{describe(drawable)} {told(chapters)}",
+        description=f"{describe(drawable)} {describe_steps(sequences)}",
     )
 
 
-def told(chapters: Sequence[Chapter]) -> str:
-    """A story in words."""
+def describe_steps(sequences: Sequence[FrameSequence]) -> str:
+    """All steps of a contraction as plain sentences."""
     sentences = []
-    for chapter in chapters:
-        if chapter.heading:
-            sentences.append(f"{plain_text(chapter.heading)}:")
-        sentences += [f"Step {n}: {spoken(f)}" for n, f in enumerate(chapter.frames) if n > 0]
-    return " ".join((*sentences, f"In total {totals(chapters)}."))
+    for sequence in sequences:
+        if sequence.heading:
+            sentences.append(f"{plain_text(sequence.heading)}:")
+        sentences += [
+            f"Step {n}: {plain_caption(f)}" for n, f in enumerate(sequence.frames) if n > 0
+        ]
+    return " ".join((*sentences, f"In total {totals(sequences)}."))
 
 
-def spoken(frame: Frame) -> str:
+def plain_caption(frame: Frame) -> str:
     """A frame's formula and cost as one plain sentence."""
     return f"{plain_text(frame.formula)}; {plain_text(frame.cost)}."
 
 
-def totals(chapters: Sequence[Chapter]) -> str:
-    """What all chapters cost together."""
+def totals(sequences: Sequence[FrameSequence]) -> str:
+    """What all sequences cost together."""
     return (
-        f"{short_number(total_flops(chapters), unit='FLOP')}, "
-        f"largest intermediate {values(largest_intermediate(chapters))}"
+        f"{short_number(total_flops(sequences), unit='FLOP')}, "
+        f"largest intermediate {values(largest_intermediate(sequences))}"
     )
 
 
-def captioned(scene: Scene, staged: Stage, number: int, box: Box) -> Scene:
+def add_caption(scene: Scene, drawn: DrawnSequence, number: int, box: Box) -> Scene:
     """A picture of frame `number` under its caption: number and formula left, cost right."""
     left, top, right, _ = box
     base = top - CAPTION_GAP
-    frame = staged.chapter.frames[number]
+    frame = drawn.sequence.frames[number]
     written = [
         (f"${number}$", (left, base), NUMBER_SIZE, "muted", "lc"),
         (frame.formula, (left + NUMBER_WIDTH, base), FORMULA_SIZE, "caption", "lc"),
@@ -420,8 +427,8 @@ def captioned(scene: Scene, staged: Stage, number: int, box: Box) -> Scene:
     return replace(scene, labels=(*scene.labels, *labels))
 
 
-def headed(scene: Scene, heading: str) -> Scene:
-    """A picture under the heading of its chapter, if that has one."""
+def add_heading(scene: Scene, heading: str) -> Scene:
+    """A picture under the heading of its sequence, if that has one."""
     if not heading:
         return scene
     place = (scene.box[0], scene.box[1] - HEADING_GAP)
@@ -429,14 +436,14 @@ def headed(scene: Scene, heading: str) -> Scene:
     return replace(scene, labels=(*scene.labels, label))
 
 
-def panel_box(staged: Stage) -> Box:
-    """Where all pictures of a story are, wide enough for all captions."""
-    left, top, right, bottom = union(scene.box for scene in staged.scenes)
+def panel_box(drawn: DrawnSequence) -> Box:
+    """The box of all pictures of a sequence, wide enough for all captions."""
+    left, top, right, bottom = union(scene.box for scene in drawn.scenes)
     wide = max(
         NUMBER_WIDTH
         + text_width(frame.formula, FORMULA_SIZE)
         + (2 * CAPTION_GAP + text_width(frame.cost, COST_SIZE) if frame.cost else 0.0)
-        for frame in staged.chapter.frames
+        for frame in drawn.sequence.frames
     )
     missing = max(0.0, wide - (right - left)) / 2
     return (left - missing, top, right + missing, bottom)
@@ -447,22 +454,22 @@ def of_one_size(groups: Sequence[Sequence[Scene]]) -> list[list[Scene]]:
     boxes = [union(scene.box for scene in group) for group in groups]
     width = max(right - left for left, _, right, _ in boxes)
     height = max(bottom - top for _, top, _, bottom in boxes)
-    found = []
+    resized = []
     for group, (left, top, right, bottom) in zip(groups, boxes, strict=True):
         dx, dy = (width - (right - left)) / 2, (height - (bottom - top)) / 2
         canvas = (left - dx, top - dy, right + dx, bottom + dy)
-        found.append([replace(scene, canvas=canvas) for scene in group])
-    return found
+        resized.append([replace(scene, canvas=canvas) for scene in group])
+    return resized
 
 
-def _chapter_scene(staged: Stage, chapter_number: int) -> Scene:
-    left, _, right, _ = panel_box(staged)
+def _sequence_scene(drawn: DrawnSequence, sequence_number: int) -> Scene:
+    left, _, right, _ = panel_box(drawn)
     panels = []
-    for number, picture in enumerate(staged.scenes):
+    for number, picture in enumerate(drawn.scenes):
         box = (left, picture.box[1], right, picture.box[3])
-        panel = captioned(picture, staged, number, box)
-        panels.append(named(panel, f"{chapter_number}.{number}"))
-    page = headed(columns(panels, PANEL_GAP, tallest=TALLEST_BOARD), staged.chapter.heading)
+        panel = add_caption(picture, drawn, number, box)
+        panels.append(named(panel, f"{sequence_number}.{number}"))
+    page = add_heading(columns(panels, PANEL_GAP, tallest=TALLEST_BOARD), drawn.sequence.heading)
     return page.shifted(-page.box[0], 0.0)
 
 
@@ -489,31 +496,33 @@ def to_gif(
         SizeError: if a size is missing, so that there is no best order.
         MissingExtraError: if Pillow or matplotlib is not installed.
     """
-    stages = [stage(chapter, hints, view) for chapter in tell(drawable, planner)]
-    return encoded(shots(stages), theme, scale=scale)
+    drawn_sequences = [
+        draw_sequence(sequence, hints, view) for sequence in frame_sequences(drawable, planner)
+    ]
+    return encode_gif(shots(drawn_sequences), theme, scale=scale)
 
 
-def shots(stages: Sequence[Stage]) -> list[Shot]:
+def shots(drawn_sequences: Sequence[DrawnSequence]) -> list[Shot]:
     """Pictures of one size, and how many milliseconds each is shown."""
-    chapters = [list(_chapter_shots(staged)) for staged in stages]
-    scenes = of_one_size([[scene for scene, _ in chapter] for chapter in chapters])
-    times = [milliseconds for chapter in chapters for _, milliseconds in chapter]
+    sequences = [list(_sequence_shots(drawn)) for drawn in drawn_sequences]
+    scenes = of_one_size([[scene for scene, _ in sequence] for sequence in sequences])
+    times = [milliseconds for sequence in sequences for _, milliseconds in sequence]
     times[-1] = LAST_HOLD
     return list(zip((scene for group in scenes for scene in group), times, strict=True))
 
 
-def _chapter_shots(staged: Stage) -> Iterator[Shot]:
-    box, heading = panel_box(staged), staged.chapter.heading
-    for number, (frame, scene) in enumerate(zip(staged.chapter.frames, staged.scenes, strict=True)):
+def _sequence_shots(drawn: DrawnSequence) -> Iterator[Shot]:
+    box, heading = panel_box(drawn), drawn.sequence.heading
+    for number, (frame, scene) in enumerate(zip(drawn.sequence.frames, drawn.scenes, strict=True)):
         if len(frame.merged) > 1:
-            before = staged.scenes[number - 1]
+            before = drawn.scenes[number - 1]
             for step in range(1, MOVE_STEPS + 1):
                 moving = morph(before, scene, frame, eased(step / (MOVE_STEPS + 1)))
-                yield headed(captioned(moving, staged, number, box), heading), MOVE_STEP
-        yield headed(captioned(scene, staged, number, box), heading), HOLD
+                yield add_heading(add_caption(moving, drawn, number, box), heading), MOVE_STEP
+        yield add_heading(add_caption(scene, drawn, number, box), heading), HOLD
 
 
-def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
+def encode_gif(shots: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
     """Pictures as one GIF that repeats for ever, with one palette for all."""
     try:
         from PIL import Image
@@ -521,10 +530,12 @@ def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
         raise MissingExtraError(what="Writing GIF", package="pillow", extra="draw") from error
     pictures = [
         np.asarray(Image.open(BytesIO(to_png(scene, theme, scale=scale))).convert("RGB"))
-        for scene, _ in found
+        for scene, _ in shots
     ]
     # Every colour is in the first picture or, for results, in the last.
-    palette = _common_colors(np.concatenate([_packed(pictures[0]), _packed(pictures[-1])]))
+    palette = _common_colors(
+        np.concatenate([_pack_colors(pictures[0]), _pack_colors(pictures[-1])])
+    )
     frames = []
     for picture in pictures:
         size = (picture.shape[1], picture.shape[0])
@@ -537,19 +548,19 @@ def encoded(found: Sequence[Shot], theme: Theme, *, scale: float) -> bytes:
         "GIF",
         save_all=True,
         append_images=frames[1:],
-        duration=[milliseconds for _, milliseconds in found],
+        duration=[milliseconds for _, milliseconds in shots],
         loop=0,
     )
     return buffer.getvalue()
 
 
-def _packed(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _pack_colors(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Colours as single numbers, which are quick to sort."""
     red, green, blue = (pixels[..., channel].astype(np.int64).reshape(-1) for channel in range(3))
     return red << 16 | green << 8 | blue
 
 
-def _unpacked(colors: NDArray[np.int64]) -> NDArray[np.int64]:
+def _unpack_colors(colors: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([colors >> 16, colors >> 8 & 255, colors & 255], axis=-1)
 
 
@@ -557,12 +568,12 @@ def _common_colors(colors: NDArray[np.int64]) -> NDArray[np.int64]:
     """The most frequent colours, exactly: an averaged white would not be white."""
     distinct, counts = np.unique(colors, return_counts=True)
     # A stable sort, so that equally frequent colours come in the same order in every run.
-    return _unpacked(distinct[np.argsort(-counts, kind="stable")][:COLORS])
+    return _unpack_colors(distinct[np.argsort(-counts, kind="stable")][:COLORS])
 
 
 def _nearest(pixels: NDArray[np.uint8], palette: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Every pixel, row by row, as the number of the nearest colour of the palette."""
-    distinct, places = np.unique(_packed(pixels), return_inverse=True)
-    distances = np.square(_unpacked(distinct)[:, None] - palette).sum(axis=-1)
+    distinct, places = np.unique(_pack_colors(pixels), return_inverse=True)
+    distances = np.square(_unpack_colors(distinct)[:, None] - palette).sum(axis=-1)
     numbers: NDArray[np.uint8] = distances.argmin(axis=1).astype(np.uint8)
     return numbers[places]

@@ -1,4 +1,4 @@
-"""A scene flattened into polygons and lines, once for all checks."""
+"""Geometric checks of a scene: overlaps, crossings and misplaced labels, on polygons and lines."""
 
 import math
 from collections.abc import Iterator
@@ -62,11 +62,11 @@ class Picture:
     @cached_property
     def borders(self) -> list[Piece]:
         """Closed lines around the frames."""
-        found = []
+        borders = []
         for frame in self.scene.frames:
             _, name, points, box = outlined("", frame)
-            found.append(Piece(f"the border of {frame.style}", name, [*points, points[0]], box))
-        return found
+            borders.append(Piece(f"the border of {frame.style}", name, [*points, points[0]], box))
+        return borders
 
     @cached_property
     def wires(self) -> list[Wire]:
@@ -76,18 +76,18 @@ class Picture:
     @cached_property
     def lines(self) -> list[Piece]:
         """The line of every wire in `wires`, its corners rounded as they are drawn."""
-        found = []
+        lines = []
         for wire in self.wires:
             points = flatten(wire_path(wire), steps=16)
-            found.append(Piece("wire", wire.name, points, around(points)))
-        return found
+            lines.append(Piece("wire", wire.name, points, around(points)))
+        return lines
 
     @cached_property
     def _shapes_by_name(self) -> dict[str, list[Shape]]:
-        found: dict[str, list[Shape]] = {}
+        by_name: dict[str, list[Shape]] = {}
         for shape in (*self.scene.shapes, *self.scene.marks):
-            found.setdefault(shape.name, []).append(shape)
-        return found
+            by_name.setdefault(shape.name, []).append(shape)
+        return by_name
 
     def is_hidden(self, point: Point, *wires: Wire) -> bool:
         """Whether a shape or mark that one of the wires ends on covers a point."""
@@ -185,8 +185,8 @@ def _false_box(label: Label) -> Iterator[str]:
     left, top, right, bottom = outline(label.text, label.size).box
     ink = (label.x + left, label.y + top, label.x + right, label.y + bottom)
     if any(abs(said - is_at) > SLACK for said, is_at in zip(label.box, ink, strict=True)):
-        said, found = (", ".join(f"{edge:.0f}" for edge in box) for box in (label.box, ink))
-        yield f"Label {label.text!r} says that its ink is at ({said}), but it is at ({found})."
+        said, measured = (", ".join(f"{edge:.0f}" for edge in box) for box in (label.box, ink))
+        yield f"Label {label.text!r} says that its ink is at ({said}), but it is at ({measured})."
 
 
 # --- Shapes: none lies over another or on the border of a frame, and nothing is cut off -----------

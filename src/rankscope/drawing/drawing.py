@@ -16,7 +16,7 @@ from rankscope.files import write_atomically
 
 @dataclass(frozen=True)
 class Picture:
-    """What is to be drawn, and how."""
+    """A drawable with the options of its picture."""
 
     drawable: Drawable
     theme: Theme

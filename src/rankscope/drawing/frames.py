@@ -1,4 +1,4 @@
-"""A contraction told frame by frame: every frame is a diagram of the same value."""
+"""A contraction frame by frame: every frame is a diagram of the same value."""
 
 import re
 from collections import Counter
@@ -31,7 +31,7 @@ def node_tex(diagram: Diagram, name: str) -> str:
 
 
 def _in_order(diagram: Diagram, names: tuple[str, ...]) -> list[str]:
-    """As a formula would have them: in the diagram's order, weights last."""
+    """Names in the order of a formula: the diagram's order, weights last."""
     place = {node.name: number for number, node in enumerate(diagram.nodes)}
     is_weight = {name: diagram.node_by_name[name].role in PARAMETER_ROLES for name in names}
     return sorted(names, key=lambda name: (is_weight[name], place[name]))
@@ -51,18 +51,18 @@ def product_label(
     nodes = [diagram.node_by_name[name] for name in _in_order(diagram, names)]
     labels = [node_text(node)[1:-1] for node in nodes]
     roles = [node.role for node in nodes]
-    letters = [found[1] for label in labels if (found := BOLD_LETTER.fullmatch(label))]
-    wished = None
+    letters = [match[1] for label in labels if (match := BOLD_LETTER.fullmatch(label))]
+    wanted_label = None
     if function in ("softmax", "log_softmax"):
-        wished = "S"
+        wanted_label = "S"
     elif len(letters) == len(nodes) == 2 and Role.RESULT not in roles:
-        wished = "".join(letters)
+        wanted_label = "".join(letters)
     elif is_last:
-        wished = "Y"
+        wanted_label = "Y"
     elif roles[-1] in PARAMETER_ROLES and set(roles[:-1]) == {Role.DATA}:
         made = WEIGHT.fullmatch(labels[-1])
-        wished = made[1] if made else None
-    return None if wished is None else rf"\mathbf{{{wished}}}"
+        wanted_label = made[1] if made else None
+    return None if wanted_label is None else rf"\mathbf{{{wanted_label}}}"
 
 
 def region_label(region: Region) -> str | None:
@@ -200,10 +200,10 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """The story of one diagram, which is carried out `count` times.
+class FrameSequence:
+    """The frames of one diagram's contraction, which is carried out `count` times.
 
-    `heading` (TeX with dollars) is empty when the chapter is the only one.
+    `heading` (TeX with dollars) is empty when the sequence is the only one.
     """
 
     heading: str
@@ -212,7 +212,9 @@ class Chapter:
     count: int = 1
 
 
-def story(diagram: Diagram, plan: Plan, *, label: str | None = None) -> tuple[Frame, ...]:
+def contraction_frames(
+    diagram: Diagram, plan: Plan, *, label: str | None = None
+) -> tuple[Frame, ...]:
     r"""All frames from the diagram to its value, in the plan's order.
 
     Args:
@@ -224,7 +226,7 @@ def story(diagram: Diagram, plan: Plan, *, label: str | None = None) -> tuple[Fr
         >>> from rankscope.diagrams.contraction import plan_contraction
         >>> from rankscope.diagrams.einsum import from_einsum
         >>> chain = from_einsum("ij,jk,kl->il", shapes=((2, 3), (3, 4), (4, 5)))
-        >>> for frame in story(chain, plan_contraction(chain)):
+        >>> for frame in contraction_frames(chain, plan_contraction(chain)):
         ...     print(frame.formula)
         start
         $\mathbf{AB} = \sum_{j}\,\mathbf{A}\,\mathbf{B}$
@@ -240,39 +242,39 @@ def story(diagram: Diagram, plan: Plan, *, label: str | None = None) -> tuple[Fr
             f"The plan is for another diagram than {diagram.name!r}: it contracts {planned}, but "
             f"the diagram's regions hold {wanted}. Plan this diagram."
         )
-    teller = _Teller(diagram, label)
+    builder = _FrameBuilder(diagram, label)
     for region in plan.regions:
-        teller.tell(region)
-    return tuple(teller.frames)
+        builder.add_region(region)
+    return tuple(builder.frames)
 
 
-def tell(drawable: Drawable, planner: Planner) -> tuple[Chapter, ...]:
-    """One chapter for every diagram; repeated blocks of a network are told once.
+def frame_sequences(drawable: Drawable, planner: Planner) -> tuple[FrameSequence, ...]:
+    """One sequence of frames for every diagram; repeated blocks of a network come once.
 
-    A diagram that is a value already, as the X of a residual sum, has no chapter.
+    A diagram that is a value already, as the X of a residual sum, has no sequence.
     """
     if isinstance(drawable, Diagram):
         plan = planner(drawable)
-        return (Chapter("", story(drawable, plan), plan),)
+        return (FrameSequence("", contraction_frames(drawable, plan), plan),)
     network = as_network(drawable)
-    chapters: list[Chapter] = []
+    sequences: list[FrameSequence] = []
     for block in with_step_labels(collapse(network)):
-        chapters += _block_chapters(block, planner, network)
-    return tuple(chapter for chapter in chapters if len(chapter.frames) > 1) or tuple(chapters)
+        sequences += _block_sequences(block, planner, network)
+    return tuple(sequence for sequence in sequences if len(sequence.frames) > 1) or tuple(sequences)
 
 
-def total_flops(chapters: Iterable[Chapter]) -> int:
-    """Operations of all chapters, repeats included; functions of barriers are not counted."""
-    return sum(chapter.count * chapter.plan.flops for chapter in chapters)
+def total_flops(sequences: Iterable[FrameSequence]) -> int:
+    """Operations of all sequences, repeats included; functions of barriers are not counted."""
+    return sum(sequence.count * sequence.plan.flops for sequence in sequences)
 
 
-def largest_intermediate(chapters: Iterable[Chapter]) -> int:
+def largest_intermediate(sequences: Iterable[FrameSequence]) -> int:
     """Entries of the largest value on the way."""
-    return max(chapter.plan.largest_intermediate for chapter in chapters)
+    return max(sequence.plan.largest_intermediate for sequence in sequences)
 
 
-def _block_chapters(block: Block, planner: Planner, network: Network) -> list[Chapter]:
-    chapters: list[Chapter] = []
+def _block_sequences(block: Block, planner: Planner, network: Network) -> list[FrameSequence]:
+    sequences: list[FrameSequence] = []
     for step in block.steps:
         label = None if len(network.steps) == 1 else step_tex(step)
         diagrams = diagrams_of(step.body)
@@ -282,12 +284,12 @@ def _block_chapters(block: Block, planner: Planner, network: Network) -> list[Ch
             parts = [f"${label}$"] if label else []
             parts += [f"term {number} of {len(diagrams)}"] if is_term else []
             parts += [rf"$\times\,{block.count}$"] if block.count > 1 else []
-            frames = story(diagram, plan, label=None if is_term else label)
-            chapters.append(Chapter(",  ".join(parts), frames, plan, block.count))
-    return chapters
+            frames = contraction_frames(diagram, plan, label=None if is_term else label)
+            sequences.append(FrameSequence(",  ".join(parts), frames, plan, block.count))
+    return sequences
 
 
-class _Teller:
+class _FrameBuilder:
     """The diagram as it shrinks, and what the plan's operands are called in it."""
 
     def __init__(self, diagram: Diagram, label: str | None) -> None:
@@ -298,7 +300,7 @@ class _Teller:
         self.labels = {node_tex(diagram, node.name): None for node in diagram.nodes}
         self.frames = [Frame(diagram, "start", sizes_text(diagram))]
 
-    def tell(self, plan: RegionPlan) -> None:
+    def add_region(self, plan: RegionPlan) -> None:
         for place, move in enumerate(plan.contractions, start=1):
             self._contract(plan, move, is_last=place == len(plan.contractions))
         if plan.region is not None:
@@ -311,9 +313,11 @@ class _Teller:
         if is_last and plan.region is not None:
             function = before.region_by_name[plan.region].function.name
         is_value = is_last and plan.region is None
-        wished = self.label if is_value else None
-        wished = wished or product_label(before, names, function=function, is_last=is_value)
-        label = self._new_label(wished)
+        wanted_label = self.label if is_value else None
+        wanted_label = wanted_label or product_label(
+            before, names, function=function, is_last=is_value
+        )
+        label = self._new_label(wanted_label)
         result = self.called[move.result] = self._new_name()
         self.diagram = contract_nodes(before, names, result, label=label)
         formula = f"${label} = {contraction_tex(before, move, names)}$"
@@ -328,14 +332,14 @@ class _Teller:
         formula = f"${label} = {region_tex(before, part, node_tex(before, member))}$"
         self.frames.append(Frame(self.diagram, formula, values(size), (member,), region))
 
-    def _new_label(self, wished: str | None) -> str:
-        """The label that was wished for, if it is still free, or else T with a number."""
+    def _new_label(self, wanted_label: str | None) -> str:
+        """The label that was asked for, if it is still free, or else T with a number."""
         number = 1
-        while wished is None or wished in self.labels:
-            wished = plain_tex(f"T{number}", face="mathbf")
+        while wanted_label is None or wanted_label in self.labels:
+            wanted_label = plain_tex(f"T{number}", face="mathbf")
             number += 1
-        self.labels[wished] = None
-        return wished
+        self.labels[wanted_label] = None
+        return wanted_label
 
     def _new_name(self) -> str:
         """A name that nothing in the diagram has, now or later."""

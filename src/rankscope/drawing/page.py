@@ -1,4 +1,4 @@
-"""The picture of a call or a module: what it takes, one box, and what it makes.
+"""Pages of several pictures: networks step by step, and calls of modules as boxes.
 
 A leg stands for all axes of an array and says its shape. The box of an opaque operation has a
 broken outline, that of a module is double.
@@ -41,7 +41,7 @@ def call_picture(body: Call | Box, view: View) -> Scene:
     into = max([SHORTEST_LEG, *(_leg(diagram, node.indices[0], view) for node in taken)])
     left = DIAMETER / 2 + into if taken else 0.0
     shapes, labels, wires = [_box(body, left, width, height)], [name], []
-    labels[0] = _moved(name, left + width / 2)
+    labels[0] = _shift_label(name, left + width / 2)
     for node, y in zip(taken, _heights(len(taken)), strict=True):
         shape = node_shape(node, (0.0, y), size=DIAMETER)
         shapes.append(shape)
@@ -130,7 +130,7 @@ def _note(text: str, x: float, bottom: float) -> Label:
     return place_label(text, (x, bottom + LABEL_GAP), size=NOTE_FONT, style="muted", anchor="mt")
 
 
-def _moved(label: Label, dx: float) -> Label:
+def _shift_label(label: Label, dx: float) -> Label:
     left, top, right, bottom = label.box
     return Label(
         label.text,
@@ -234,12 +234,12 @@ def named(scene: Scene, prefix: str) -> Scene:
     def shapes(layer: tuple[Shape, ...]) -> tuple[Shape, ...]:
         return tuple(replace(shape, name=f"{prefix}:{shape.name}") for shape in layer)
 
-    def wire(found: Wire) -> Wire:
-        ends = tuple(f"{prefix}:{end}" for end in found.ends)
-        return replace(found, name=f"{prefix}:{found.name}", ends=ends)
+    def wire(old_wire: Wire) -> Wire:
+        ends = tuple(f"{prefix}:{end}" for end in old_wire.ends)
+        return replace(old_wire, name=f"{prefix}:{old_wire.name}", ends=ends)
 
-    def label(found: Label) -> Label:
-        return replace(found, owner=f"{prefix}:{found.owner}") if found.owner else found
+    def label(old_wire: Label) -> Label:
+        return replace(old_wire, owner=f"{prefix}:{old_wire.owner}") if old_wire.owner else old_wire
 
     return replace(
         scene,
@@ -273,11 +273,11 @@ def with_step_labels(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     block reads its last run, and gets the symbols of the first.
     """
     labels: dict[str, str] = {}
-    found = []
+    labelled = []
     for block in blocks:
         shown = []
         for step in block.steps:
-            shown.append(replace(step, body=_relabelled(step.body, labels)))
+            shown.append(replace(step, body=_relabel(step.body, labels)))
             for place, array in enumerate(step.arrays):
                 mark = rf"^{{({place + 1})}}" if place else ""
                 labels[array] = step_tex(step) + mark
@@ -285,18 +285,18 @@ def with_step_labels(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
             labels |= {
                 made: labels[shown] for made, shown in zip(last.arrays, first.arrays, strict=True)
             }
-        found.append(replace(block, repetitions=(tuple(shown), *block.repetitions[1:])))
-    return tuple(found)
+        labelled.append(replace(block, repetitions=(tuple(shown), *block.repetitions[1:])))
+    return tuple(labelled)
 
 
-def _relabelled(body: Body, labels: Mapping[str, str]) -> Body:
-    def node(found: Node) -> Node:
-        if found.role is Role.DATA and found.source in labels:
-            return replace(found, label=labels[found.source])
-        return found
+def _relabel(body: Body, labels: Mapping[str, str]) -> Body:
+    def node(old_node: Node) -> Node:
+        if old_node.role is Role.DATA and old_node.source in labels:
+            return replace(old_node, label=labels[old_node.source])
+        return old_node
 
-    def diagram(found: Diagram) -> Diagram:
-        return replace(found, nodes=tuple(map(node, found.nodes)))
+    def diagram(old_node: Diagram) -> Diagram:
+        return replace(old_node, nodes=tuple(map(node, old_node.nodes)))
 
     if isinstance(body, Diagram):
         return diagram(body)
@@ -325,7 +325,7 @@ def network_page(network: Network, draw: DrawBody) -> Scene:
             loose += lines
             continue
         parts += [columns(loose)] if loose else []
-        parts.append(_framed(block, columns(lines)))
+        parts.append(_frame_block(block, columns(lines)))
         loose = []
     parts += [columns(loose)] if loose else []
     return below(parts)
@@ -361,7 +361,7 @@ def _note_network_page(text: str, line: Scene) -> Scene:
     return Scene("note", labels=(words,))
 
 
-def _framed(block: Block, content: Scene) -> Scene:
+def _frame_block(block: Block, content: Scene) -> Scene:
     left, _, right, bottom = content.box
     base = bottom + FRAME_PADDING
     count = place_label(
@@ -429,10 +429,10 @@ def compose(drawable: Drawable, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW
             scene = _sum_scene(drawable, view)
         case Diagram():
             scene = lay_out(drawable, hints, view)
-    return _titled(scene, drawable)
+    return _with_title(scene, drawable)
 
 
-def _titled(scene: Scene, drawable: Drawable) -> Scene:
+def _with_title(scene: Scene, drawable: Drawable) -> Scene:
     return replace(
         scene,
         name=drawable.name,
@@ -442,11 +442,11 @@ def _titled(scene: Scene, drawable: Drawable) -> Scene:
 
 
 def _refuse_names(drawable: Sum | Network, hints: Hints, view: View) -> None:
-    wished = (*hints.positions, *hints.legs, *hints.label_sides, *view.cut)
-    if wished:
+    hinted = (*hints.positions, *hints.legs, *hints.label_sides, *view.cut)
+    if hinted:
         raise LayoutError(
             f"Hints and cuts name parts of one diagram, but {drawable.name!r} holds several, so "
-            f"{wished[0]!r} could be in any of them. Compose that diagram by itself."
+            f"{hinted[0]!r} could be in any of them. Compose that diagram by itself."
         )
 
 

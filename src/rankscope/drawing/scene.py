@@ -116,7 +116,7 @@ class Scene:
     """Five layers, painted in this order: frames, wires, shapes, marks, labels.
 
     `canvas` is the part of the plane to show when that is more than what is drawn, so that the
-    pictures of one story are all of one size.
+    pictures of one animation are all of one size.
     """
 
     name: str
@@ -185,10 +185,10 @@ class Scene:
 
 def union(boxes: Iterable[Box]) -> Box:
     """The smallest box around boxes; (0, 0, 0, 0) around nothing."""
-    found = list(boxes)
-    if not found:
+    given = list(boxes)
+    if not given:
         return (0.0, 0.0, 0.0, 0.0)
-    lefts, tops, rights, bottoms = zip(*found, strict=True)
+    lefts, tops, rights, bottoms = zip(*given, strict=True)
     return (min(lefts), min(tops), max(rights), max(bottoms))
 
 

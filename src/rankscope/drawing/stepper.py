@@ -10,16 +10,16 @@ from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.describing import describe
 from rankscope.diagrams.network import Drawable
 from rankscope.drawing.animation import (
-    Stage,
-    captioned,
-    headed,
+    DrawnSequence,
+    add_caption,
+    add_heading,
+    draw_sequence,
     of_one_size,
     panel_box,
-    spoken,
-    stage,
+    plain_caption,
     totals,
 )
-from rankscope.drawing.frames import Frame, Planner, tell
+from rankscope.drawing.frames import Frame, Planner, frame_sequences
 from rankscope.drawing.layout.placement import NO_HINTS, PLAIN_VIEW, Hints, View
 from rankscope.drawing.polygons import view_box
 from rankscope.drawing.scene import Scene
@@ -54,8 +54,8 @@ def to_html(
     Raises:
         SizeError: if a size is missing, so that there is no best order.
     """
-    chapters = tell(drawable, planner)
-    groups = [_pages(stage(chapter, hints, view)) for chapter in chapters]
+    sequences = frame_sequences(drawable, planner)
+    groups = [_pages(draw_sequence(sequence, hints, view)) for sequence in sequences]
     scenes = of_one_size([[page.scene for page in group] for group in groups])
     pages = [
         replace(page, scene=scene)
@@ -63,7 +63,7 @@ def to_html(
         for page, scene in zip(group, shown, strict=True)
     ]
     left, _, right, _ = view_box(pages[0].scene)
-    moves = f"{len(pages) - len(chapters)} steps: {totals(chapters)}"
+    moves = f"{len(pages) - len(sequences)} steps: {totals(sequences)}"
     texts = {
         "title": html.escape(drawable.title or drawable.name),
         "totals": html.escape(moves),
@@ -74,20 +74,20 @@ def to_html(
     }
     template = (files("rankscope.drawing") / "assets" / "stepper.html").read_text("utf-8")
     # One pass, so that a title with a placeholder in it stays a title.
-    return PLACE.sub(lambda found: (texts | _colors(theme))[found[1]], template)
+    return PLACE.sub(lambda match: (texts | _colors(theme))[match[1]], template)
 
 
-def _pages(staged: Stage) -> list[_Page]:
-    box = panel_box(staged)
-    heading = plain_text(staged.chapter.heading)
-    found: list[_Page] = []
-    for number, (frame, scene) in enumerate(zip(staged.chapter.frames, staged.scenes, strict=True)):
-        text = f"{heading}: {spoken(frame)}" if heading else spoken(frame)
-        picture = headed(captioned(scene, staged, number, box), staged.chapter.heading)
+def _pages(drawn: DrawnSequence) -> list[_Page]:
+    box = panel_box(drawn)
+    heading = plain_text(drawn.sequence.heading)
+    pages: list[_Page] = []
+    for number, (frame, scene) in enumerate(zip(drawn.sequence.frames, drawn.scenes, strict=True)):
+        text = f"{heading}: {plain_caption(frame)}" if heading else plain_caption(frame)
+        picture = add_heading(add_caption(scene, drawn, number, box), drawn.sequence.heading)
         picture = replace(picture, title=text, description=describe(frame.diagram))
-        moves = _moves(staged.scenes[number - 1], scene, frame) if number else ()
-        found.append(_Page(picture, text, moves))
-    return found
+        moves = _moves(drawn.scenes[number - 1], scene, frame) if number else ()
+        pages.append(_Page(picture, text, moves))
+    return pages
 
 
 def _moves(before: Scene, after: Scene, frame: Frame) -> tuple[dict[str, str | float], ...]:

@@ -68,10 +68,10 @@ def to_latex(label: str) -> str | None:
         pieces = [label]
     written: list[str] = []
     for place, piece in enumerate(pieces):
-        found = _mathematics(piece) if place % 2 else _text(piece)
-        if found is None:
+        latex = _mathematics(piece) if place % 2 else _text(piece)
+        if latex is None:
             return None
-        written.append(f"${found}$" if place % 2 else found)
+        written.append(f"${latex}$" if place % 2 else latex)
     return "".join(written)
 
 
@@ -212,7 +212,7 @@ class _Writer:
                 for x, y in zip(values[::2], values[1::2], strict=True)
             ]
             if letter == "Q":
-                points = _raised(here, *points)
+                points = _to_cubic(here, *points)
             match letter:
                 case "Z":
                     written.append("-- cycle")
@@ -245,7 +245,7 @@ class _Writer:
         return self._colors.setdefault(code, f"rankscope{code}")
 
 
-def _raised(start: Point, control: Point, end: Point) -> list[Point]:
+def _to_cubic(start: Point, control: Point, end: Point) -> list[Point]:
     """The cubic controls and the end of a quadratic curve."""
     return [
         (start[0] + 2 / 3 * (control[0] - start[0]), start[1] + 2 / 3 * (control[1] - start[1])),

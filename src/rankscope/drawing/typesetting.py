@@ -91,7 +91,7 @@ class Typesetter:
         boxes: list[Box] = []
         for placed in layout.glyphs:
             glyph = self._glyph(placed.glyph)
-            commands += _moved(glyph.commands, placed, share)
+            commands += _transform(glyph.commands, placed, share)
             boxes += [_moved_box(glyph.box, placed, share)] if glyph.commands else []
         for left, low, right, high in layout.rules:
             box = (left * share, -high * share, right * share, -low * share)
@@ -112,9 +112,9 @@ class Typesetter:
         if len(zeros) != len(wanted):
             # A font without zeros of its own drew them as something else.
             return self.parse(text)
-        found = iter(wanted)
+        digits = iter(wanted)
         glyphs = tuple(
-            Placed(self._digits[placed.glyph + next(found)], placed.x, placed.y, placed.scale)
+            Placed(self._digits[placed.glyph + next(digits)], placed.x, placed.y, placed.scale)
             if self._is_zero(placed.glyph)
             else placed
             for placed in layout.glyphs
@@ -166,8 +166,8 @@ def full_primes(text: str) -> str:
     return "$".join(pieces)
 
 
-def _raised_already(found: re.Match[str]) -> str:
-    count = found[0].count("'") + found[0].count("prime")
+def _raised_already(match: re.Match[str]) -> str:
+    count = match[0].count("'") + match[0].count("prime")
     return r"\prime " * count
 
 
@@ -206,7 +206,7 @@ def _outline(path: Path) -> Outline:
     return Outline(tuple(commands), box)
 
 
-def _moved(commands: tuple[Command, ...], placed: Placed, share: float) -> Iterator[Command]:
+def _transform(commands: tuple[Command, ...], placed: Placed, share: float) -> Iterator[Command]:
     scale, shifts = placed.scale, (placed.x, -placed.y)
     for letter, values in commands:
         moved = [(value * scale + shifts[place % 2]) * share for place, value in enumerate(values)]
@@ -350,7 +350,7 @@ class Run:
 
 
 def plain_text(label: str) -> str:
-    r"""A label as it may be read aloud; fonts are not told.
+    r"""A label as it may be read aloud; fonts are left out.
 
     Example:
         >>> plain_text(r"$\mathcal{W}^{\,Q}$")
@@ -359,8 +359,8 @@ def plain_text(label: str) -> str:
         'softmax_M(·/√D)'
     """
     runs = _read(label, is_strict=False)
-    told = [run.sign + run.text for run in runs if run.text.strip() or not run.level]
-    return " ".join(unicodedata.normalize("NFKC", "".join(told)).split())
+    texts = [run.sign + run.text for run in runs if run.text.strip() or not run.level]
+    return " ".join(unicodedata.normalize("NFKC", "".join(texts)).split())
 
 
 def text_runs(label: str) -> tuple[Run, ...]:
@@ -448,23 +448,23 @@ class _Reader:
             *before, last = self._atom(style) or [_set(" ", style)]
             return [*before, replace(last, text=last.text + ACCENTS[name])]
         if name in ("sqrt", "frac"):
-            above = _bracketed(self._atom(style), style) if name == "frac" else []
+            above = _add_brackets(self._atom(style), style) if name == "frac" else []
             sign = _set("/" if name == "frac" else "√", style)
-            return [*above, sign, *_bracketed(self._atom(style), style)]
+            return [*above, sign, *_add_brackets(self._atom(style), style)]
         return self._sign(name, style)
 
     def _sign(self, name: str, style: Run) -> list[Run]:
         if name in NAMED_FUNCTIONS:
             return [replace(style, text=name, font="upright")]
-        found = SYMBOLS.get(name) or _greek(name)
-        if found is None and name not in SYMBOLS:
+        sign = SYMBOLS.get(name) or _greek(name)
+        if sign is None and name not in SYMBOLS:
             if self._is_strict:
                 raise DiagramError(
                     f"Label {self._label!r} holds \\{name}, which has no character of its own; "
                     "draw labels as outlines."
                 )
-            found = f" {name} "
-        return [_set(found, style)] if found else []
+            sign = f" {name} "
+        return [_set(sign, style)] if sign else []
 
     def _skip_spaces(self) -> None:
         while self._peek() == " ":
@@ -501,8 +501,8 @@ def _greek(name: str) -> str | None:
         return None
 
 
-def _bracketed(runs: Iterable[Run], style: Run) -> list[Run]:
-    found = list(runs)
-    if sum(len(run.text.strip()) for run in found) <= 1:
-        return found
-    return [_set("(", style), *found, _set(")", style)]
+def _add_brackets(runs: Iterable[Run], style: Run) -> list[Run]:
+    listed = list(runs)
+    if sum(len(run.text.strip()) for run in listed) <= 1:
+        return listed
+    return [_set("(", style), *listed, _set(")", style)]

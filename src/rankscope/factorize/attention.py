@@ -240,14 +240,14 @@ class SoftmaxFreeAttention(ProjectedAttention):
     ) -> Mixed:
         queries, keys = split_heads(query, self.num_heads), split_heads(key, self.num_heads)
         scores = (queries / math.sqrt(queries.shape[-1])) @ keys.mT
-        weights = scores / scores.shape[-1] if mask is None else _averaged(scores, mask)
+        weights = scores / scores.shape[-1] if mask is None else _average(scores, mask)
         mixed = join_heads(weights @ split_heads(value, self.num_heads))
         if maps is Maps.NONE:
             return mixed, None
         return mixed, weights.mean(1) if maps is Maps.AVERAGED else weights
 
 
-def _averaged(scores: Tensor, mask: Tensor) -> Tensor:
+def _average(scores: Tensor, mask: Tensor) -> Tensor:
     """Scores over the number of keys in sight, 0 for the others and for queries that see none."""
     in_sight = mask == 0
     # While torch traces, there are no numbers to look at.

@@ -48,7 +48,7 @@ class ConvolutionSettings:
 
     @classmethod
     def of(cls, dense: nn.Conv1d | nn.Conv2d) -> "ConvolutionSettings":
-        """Those of a dense convolution."""
+        """Read the settings of a dense convolution."""
         padding = dense.padding if isinstance(dense.padding, str) else tuple(dense.padding)
         return cls(
             kernel=tuple(dense.kernel_size),
@@ -60,7 +60,7 @@ class ConvolutionSettings:
         )
 
     def arguments(self) -> dict[str, Any]:
-        """As PyTorch's own convolutions take them."""
+        """Keyword arguments as PyTorch's own convolutions take them."""
         arguments = asdict(self)
         return {"kernel_size": arguments.pop("kernel"), **arguments}
 
@@ -149,8 +149,8 @@ class FactorizedConv(FactorizedLayer):
         kernels = dense.weight.detach().chunk(dense.groups)
         shape = WeightShape.of(kernels[0])
         format.check(shape, ranks)
-        found = [format.decompose(kernel, ranks, seed=seed) for kernel in kernels]
-        cores = {name: torch.cat([cores[name] for cores in found]) for name in found[0]}
+        decomposed = [format.decompose(kernel, ranks, seed=seed) for kernel in kernels]
+        cores = {name: torch.cat([cores[name] for cores in decomposed]) for name in decomposed[0]}
         layer = cls(format, ranks, shape, settings, cores, dense.bias)
         return layer.train(dense.training)
 
@@ -204,17 +204,17 @@ class FactorizedConv(FactorizedLayer):
         """Channels, kernel and what is not usual of the settings; format and ranks."""
         settings = self.settings
         usual = {"stride": 1, "dilation": 1}
-        told = [
+        listed = [
             f"{name}={getattr(settings, name)}"
             for name, value in usual.items()
             if any(size != value for size in getattr(settings, name))
         ]
-        told += [f"padding={settings.padding}"] if any(map(any, settings.margins)) else []
-        told += [f"groups={settings.groups}"] if settings.groups > 1 else []
-        told += [] if settings.padding_mode == "zeros" else [f"mode={settings.padding_mode}"]
+        listed += [f"padding={settings.padding}"] if any(map(any, settings.margins)) else []
+        listed += [f"groups={settings.groups}"] if settings.groups > 1 else []
+        listed += [] if settings.padding_mode == "zeros" else [f"mode={settings.padding_mode}"]
         channels = (settings.groups * self.shape.in_size, settings.groups * self.shape.out_size)
         kernel = "x".join(map(str, self.shape.kernel))
-        parts = [f"{channels[0]} -> {channels[1]}", kernel, *told]
+        parts = [f"{channels[0]} -> {channels[1]}", kernel, *listed]
         parts += [f"{self.format.name} at ranks {self.ranks}", f"bias={self.bias is not None}"]
         return ", ".join(parts)
 

@@ -36,7 +36,7 @@ class Quantized:
 
     @property
     def bits(self) -> int:
-        """Of each code."""
+        """Bits of each code."""
         return 4 if self.codes.dtype == torch.uint8 else 8
 
     @property
@@ -181,7 +181,7 @@ class CoreStore(nn.Module):
 
     @property
     def num_bytes(self) -> int:
-        """Of everything stored, scales included."""
+        """Bytes of everything stored, scales included."""
         held = (*self.parameters(), *self.buffers())
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 

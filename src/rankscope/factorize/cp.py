@@ -40,7 +40,7 @@ _LEAST_RIDGE = 1e-13
 
 @dataclass(frozen=True)
 class Sweeps:
-    """How long to go on, and what large factors cost.
+    """Stopping rule of alternating least squares, and its penalty on large factors.
 
     Args:
         max_sweeps: at most so many.
@@ -68,7 +68,7 @@ def alternate(tensor: Reals, start: Factors, sweeps: Sweeps) -> Factors:
     now, value = balance(start), math.inf
     for sweep in range(1, sweeps.max_sweeps + 1):
         before, value_before = now, value
-        now, value = _swept(tensor, now, square, sweeps.penalty)
+        now, value = _sweep(tensor, now, square, sweeps.penalty)
         if not value_before - value > sweeps.least_gain * abs(value):
             break
         if sweep > 2 and sweep % 2 == 0:
@@ -76,7 +76,7 @@ def alternate(tensor: Reals, start: Factors, sweeps: Sweeps) -> Factors:
     return now
 
 
-def _swept(tensor: Reals, factors: Factors, square: float, penalty: float) -> tuple[Factors, float]:
+def _sweep(tensor: Reals, factors: Factors, square: float, penalty: float) -> tuple[Factors, float]:
     """Every factor solved for once, balanced, and the sum that is lowered.
 
     The tensor is contracted twice only: with the second half of the factors for the first half,
@@ -89,12 +89,14 @@ def _swept(tensor: Reals, factors: Factors, square: float, penalty: float) -> tu
     for half in halves:
         partial = _half_contracted(tensor, tuple(solved), half)
         for position in half:
-            wanted = _contracted(partial, [solved[other] for other in half], position - half[0])
+            wanted = _contract_half(partial, [solved[other] for other in half], position - half[0])
             gram = _gram(solved[:position] + solved[position + 1 :])
-            solved[position] = _solved(gram, wanted, penalty)
+            solved[position] = _solve_factor(gram, wanted, penalty)
     inner = float(numpy.vdot(wanted, solved[-1]))
-    found = balance(tuple(solved))
-    return found, square - 2 * inner + float(_gram(list(found)).sum()) + _cost(found, penalty)
+    balanced = balance(tuple(solved))
+    return balanced, square - 2 * inner + float(_gram(list(balanced)).sum()) + _cost(
+        balanced, penalty
+    )
 
 
 def _further(
@@ -103,7 +105,7 @@ def _further(
     sweep: int,
     known: tuple[float, float, float],
 ) -> tuple[Factors, float]:
-    """Beyond the last of two points on the line through both, if that is lower."""
+    """Step beyond the last of two points, along the line through both, if the cost is lower."""
     before, now = pair
     square, value, penalty = known
     step = sweep ** (1 / 3)
@@ -111,8 +113,8 @@ def _further(
     middle = len(tried) // 2
     partial = _half_contracted(tensor, tried, list(range(middle)))
     inner = float(numpy.vdot(partial, outer_columns(tried[:middle])))
-    found = square - 2 * inner + float(_gram(list(tried)).sum()) + _cost(tried, penalty)
-    return (tried, found) if found < value else (now, value)
+    cost = square - 2 * inner + float(_gram(list(tried)).sum()) + _cost(tried, penalty)
+    return (tried, cost) if cost < value else (now, value)
 
 
 def _half_contracted(tensor: Reals, factors: Factors, half: list[int]) -> Reals:
@@ -124,7 +126,7 @@ def _half_contracted(tensor: Reals, factors: Factors, half: list[int]) -> Reals:
     return matrix.T @ outer_columns(factors[:middle])
 
 
-def _contracted(partial: Reals, factors: list[Reals], place: int) -> Reals:
+def _contract_half(partial: Reals, factors: list[Reals], place: int) -> Reals:
     """What is left of a half after all its factors but one are contracted."""
     size, count = factors[place].shape
     for factor in reversed(factors[place + 1 :]):
@@ -141,7 +143,7 @@ def _gram(factors: list[Reals]) -> Reals:
     return product
 
 
-def _solved(gram: Reals, wanted: Reals, penalty: float) -> Reals:
+def _solve_factor(gram: Reals, wanted: Reals, penalty: float) -> Reals:
     ridge = _LEAST_RIDGE * max(float(gram.trace()) / len(gram), float(numpy.finfo(float).tiny))
     while True:
         damped = gram + (penalty + ridge) * numpy.eye(len(gram))
@@ -176,11 +178,11 @@ def direct_decompositions(
     core, bases = compress(tensor)
     for position in range(tensor.ndim):
         yield _by_fibres_direct(tensor, position)
-        yield _expanded(_by_fibres_direct(core, position), bases)
+        yield _expand(_by_fibres_direct(core, position), bases)
     wide = [position for position in range(tensor.ndim) if core.shape[position] > 1]
     if len(wide) <= 2:
         first = wide[0] if wide else 0
-        yield _expanded(_by_singular_vectors_direct(core, first, relative_error, least), bases)
+        yield _expand(_by_singular_vectors_direct(core, first, relative_error, least), bases)
 
 
 def _by_fibres_direct(tensor: Reals, position: int) -> Factors:
@@ -208,7 +210,7 @@ def _by_singular_vectors_direct(
     return tuple(factors)
 
 
-def _expanded(factors: Factors, bases: Factors) -> Factors:
+def _expand(factors: Factors, bases: Factors) -> Factors:
     return tuple(basis @ factor for basis, factor in zip(bases, factors, strict=True))
 
 
@@ -220,7 +222,7 @@ _EXACT_cp_candidates = 1e-15
 
 
 class Solver(StrEnum):
-    """What found a sum of outer products."""
+    """The solver that gave a sum of outer products."""
 
     SINGULAR_VECTORS = "singular vectors"
     FIBRES = "fibres"
@@ -245,12 +247,12 @@ class Candidate:
 
     @property
     def largest_component_norm(self) -> float:
-        """Over the norm of the tensor."""
+        """Norm of the largest component, relative to the norm of the tensor."""
         return float(component_norms(self.factors).max())
 
 
 def sufficient_components(shape: tuple[int, ...]) -> int:
-    """With so many every tensor of the shape can be written: one for each of its longest fibres.
+    """Number of components that suffices for every tensor of the shape: one per longest fibre.
 
     Example:
         >>> sufficient_components((64, 32, 9))
@@ -287,7 +289,7 @@ def _by_singular_vectors(tensor: Reals, num_components: int) -> Candidate:
     factors = [numpy.ones((1, len(roots))) for _ in tensor.shape]
     factors[first] = (left[:, : len(roots)] * roots).numpy()
     factors[second] = (right[: len(roots)].T * roots).numpy()
-    padded = _padded(tuple(factors), num_components)
+    padded = _pad(tuple(factors), num_components)
     return Candidate.of(tensor, padded, Solver.SINGULAR_VECTORS)
 
 
@@ -295,11 +297,11 @@ def _by_fibres(tensor: Reals, num_components: int) -> Candidate:
     fewest = min(
         direct_decompositions(tensor, _EXACT_cp_candidates), key=lambda factors: factors[0].shape[1]
     )
-    return Candidate.of(tensor, _padded(fewest, num_components), Solver.FIBRES)
+    return Candidate.of(tensor, _pad(fewest, num_components), Solver.FIBRES)
 
 
-def _padded(factors: Factors, num_components: int) -> Factors:
-    """With components 0 up to a number."""
+def _pad(factors: Factors, num_components: int) -> Factors:
+    """Pad factors with zero components up to a number."""
     missing = num_components - factors[0].shape[1]
     return tuple(numpy.pad(factor, ((0, 0), (0, missing))) for factor in factors)
 
@@ -323,7 +325,7 @@ _PENALTY_GROWTH = 4.0
 
 @dataclass(frozen=True)
 class CPOptions:
-    """How long to look for outer products, and what is not wanted.
+    """Options of a CP decomposition: how long to search, and how large components may be.
 
     Args:
         num_starts: the first one is made of singular vectors, the others are random.
@@ -379,10 +381,10 @@ def search_cp(tensor: Reals, num_components: int, options: CPOptions = DEFAULT_C
         Bro & Andersson (1998), Improving the speed of multiway algorithms II: compression,
         doi:10.1016/S0169-7439(98)00011-2; Phan, Tichavský & Cichocki (2013), arXiv:1205.2584.
     """
-    found = without_search(tensor, num_components)
-    if found is not None:
-        return found
-    core, bases = _compressed(tensor, num_components)
+    exact = without_search(tensor, num_components)
+    if exact is not None:
+        return exact
+    core, bases = _compress_core(tensor, num_components)
     candidates: list[Candidate] = []
     for start in _starts(core, num_components, options):
         candidates.extend(_descents(core, start, options))
@@ -390,12 +392,12 @@ def search_cp(tensor: Reals, num_components: int, options: CPOptions = DEFAULT_C
             break
     best = _best(core, candidates, options)
     factors = tuple(basis @ factor for basis, factor in zip(bases, best.factors, strict=True))
-    found = Candidate.of(tensor, factors, best.solver)
+    exact = Candidate.of(tensor, factors, best.solver)
     if core.shape == tensor.shape:
-        return found
+        return exact
     swept = alternate(tensor, factors, Sweeps(_LAST_SWEEPS, options.least_gain))
     better = Candidate.of(tensor, swept, best.solver)
-    return better if options.allows(better) and better.error < found.error else found
+    return better if options.allows(better) and better.error < exact.error else exact
 
 
 def _best(core: Reals, candidates: list[Candidate], options: CPOptions) -> Candidate:
@@ -404,11 +406,11 @@ def _best(core: Reals, candidates: list[Candidate], options: CPOptions) -> Candi
     if options.allows(best):
         return best
     allowed = [candidate for candidate in candidates if options.allows(candidate)]
-    allowed.append(_penalized(core, best.factors, options))
+    allowed.append(_fit_penalized(core, best.factors, options))
     return min(allowed, key=lambda candidate: candidate.error)
 
 
-def _compressed(tensor: Reals, num_components: int) -> tuple[Reals, Factors]:
+def _compress_core(tensor: Reals, num_components: int) -> tuple[Reals, Factors]:
     """A smaller core with almost the same sums, and its bases.
 
     What is longer than all other positions together loses nothing; others only in a large tensor.
@@ -421,12 +423,12 @@ def _compressed(tensor: Reals, num_components: int) -> tuple[Reals, Factors]:
     bases = [numpy.eye(size) for size in tensor.shape]
     if not fewer:
         return tensor, tuple(bases)
-    found = decompose_tucker(
+    tucker = decompose_tucker(
         torch.from_numpy(tensor), Bonds(tuple(fewer.values())), positions=tuple(fewer), sweeps=0
     )
-    for position, factor in found.factors.items():
+    for position, factor in tucker.factors.items():
         bases[position] = factor.double().numpy()
-    return numpy.ascontiguousarray(found.core.double().numpy()), tuple(bases)
+    return numpy.ascontiguousarray(tucker.core.double().numpy()), tuple(bases)
 
 
 def _starts(core: Reals, num_components: int, options: CPOptions) -> Iterator[Factors]:
@@ -448,7 +450,7 @@ def _with_singular_vectors(core: Reals, start: Factors) -> Factors:
 
 
 def _descents(core: Reals, start: Factors, options: CPOptions) -> Iterator[Candidate]:
-    """What alternating least squares ends with, and what Gauss-Newton makes of it."""
+    """The result of alternating least squares, then its refinement by Gauss-Newton."""
     factors = alternate(core, start, Sweeps(options.max_sweeps, options.least_gain))
     yield Candidate.of(core, factors, Solver.ALTERNATING)
     if options.max_iterations == 0:
@@ -472,15 +474,15 @@ def _descents(core: Reals, start: Factors, options: CPOptions) -> Iterator[Candi
     yield Candidate.of(core, refined, Solver.GAUSS_NEWTON)
 
 
-def _penalized(core: Reals, factors: Factors, options: CPOptions) -> Candidate:
+def _fit_penalized(core: Reals, factors: Factors, options: CPOptions) -> Candidate:
     """Sweeps with a penalty that grows until components are small enough."""
     penalty = _FIRST_PENALTY
     while True:
         sweeps = Sweeps(options.max_sweeps, options.least_gain, penalty)
         factors = alternate(core, factors, sweeps)
-        found = Candidate.of(core, factors, Solver.PENALIZED)
-        if options.allows(found):
-            return found
+        candidate = Candidate.of(core, factors, Solver.PENALIZED)
+        if options.allows(candidate):
+            return candidate
         penalty *= _PENALTY_GROWTH
 
 
@@ -508,7 +510,7 @@ class CP:
 
     @property
     def num_components(self) -> int:
-        """How many outer products are added up."""
+        """Number of outer products."""
         return self.factors[0].shape[1]
 
     @property
@@ -518,7 +520,7 @@ class CP:
 
     @property
     def num_parameters(self) -> int:
-        """Of all factors."""
+        """Number of entries of all factors."""
         return sum(factor.numel() for factor in self.factors)
 
     def to_dense(self) -> Tensor:
@@ -543,8 +545,8 @@ def decompose_cp(tensor: Tensor, truncation: Truncation, *, options: CPOptions =
 
     Example:
         >>> from rankscope.factorize.truncation import MaxBond
-        >>> found = decompose_cp(torch.ones(4, 5, 6), MaxBond(2))
-        >>> [tuple(factor.shape) for factor in found.factors]
+        >>> candidate = decompose_cp(torch.ones(4, 5, 6), MaxBond(2))
+        >>> [tuple(factor.shape) for factor in candidate.factors]
         [(4, 2), (5, 2), (6, 2)]
 
     Raises:
@@ -559,7 +561,7 @@ def decompose_cp(tensor: Tensor, truncation: Truncation, *, options: CPOptions =
     norm = frobenius_norm(scaled.unit)
     array: Reals = scaled.unit.double().cpu().numpy() / (norm or 1.0)
     if isinstance(truncation, RelativeError):
-        found = _fewest(array, truncation.error, options)
+        candidate = _fewest(array, truncation.error, options)
     else:
         sizes = tuple(tensor.shape)
         (num_components,) = bond_sizes(
@@ -569,8 +571,8 @@ def decompose_cp(tensor: Tensor, truncation: Truncation, *, options: CPOptions =
             num_entries=math.prod(sizes),
             who="decompose_cp",
         )
-        found = _searched(array, num_components, options)
-    return _result(scaled, norm, found)
+        candidate = _search(array, num_components, options)
+    return _result(scaled, norm, candidate)
 
 
 def component_sum(factors: tuple[Tensor, ...]) -> Tensor:
@@ -585,7 +587,7 @@ def component_sum(factors: tuple[Tensor, ...]) -> Tensor:
     return (product @ factors[-1].T).reshape([len(factor) for factor in factors])
 
 
-def _searched(array: Reals, num_components: int, options: CPOptions) -> Candidate:
+def _search(array: Reals, num_components: int, options: CPOptions) -> Candidate:
     if not array.any():
         zeros = tuple(numpy.zeros((size, num_components)) for size in array.shape)
         return Candidate(zeros, 0.0, Solver.FIBRES)
@@ -595,26 +597,26 @@ def _searched(array: Reals, num_components: int, options: CPOptions) -> Candidat
 def _fewest(array: Reals, error: float, options: CPOptions) -> Candidate:
     most = sufficient_components(array.shape)
     too_few, enough = 0, 1
-    found = _searched(array, enough, options)
-    while found.error > error and enough < most:
+    candidate = _search(array, enough, options)
+    while candidate.error > error and enough < most:
         too_few, enough = enough, min(2 * enough, most)
-        found = _searched(array, enough, options)
+        candidate = _search(array, enough, options)
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
-        tried = _searched(array, middle, options)
+        tried = _search(array, middle, options)
         if tried.error <= error:
-            found, enough = tried, middle
+            candidate, enough = tried, middle
         else:
             too_few = middle
-    return found
+    return candidate
 
 
-def _result(scaled: Scaled, norm: float, found: Candidate) -> CP:
-    share = (scaled.scale * norm) ** (1 / len(found.factors))
-    factors = [torch.from_numpy(factor * share) for factor in balance(found.factors)]
+def _result(scaled: Scaled, norm: float, candidate: Candidate) -> CP:
+    share = (scaled.scale * norm) ** (1 / len(candidate.factors))
+    factors = [torch.from_numpy(factor * share) for factor in balance(candidate.factors)]
     return CP(
         tuple(factor.to(scaled.unit) for factor in factors),
-        found.error,
-        found.largest_component_norm,
-        found.solver,
+        candidate.error,
+        candidate.largest_component_norm,
+        candidate.solver,
     )

@@ -49,7 +49,7 @@ class Stopping:
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Where a descent is: balanced factors, what they still miss, and iterations so far."""
+    """State of a descent: balanced factors, their residual, and iterations so far."""
 
     factors: Factors
     residual: Reals
@@ -150,7 +150,7 @@ def _iterate(
     growth = 2.0
     while damping < _LARGEST_DAMPING:
         step = solve(slope, damping)
-        after = None if step is None else _stepped(tensor, now, step)
+        after = None if step is None else _take_step(tensor, now, step)
         if step is not None and after is not None and after.error < now.error:
             share = (now.error**2 - after.error**2) / float(step @ (damping * step - slope))
             return after, max(damping * max(1 / 3, 1 - (2 * share - 1) ** 3), _LEAST_DAMPING)
@@ -168,7 +168,7 @@ def _solve(matrix: Reals, slope: Reals, damping: float) -> Reals | None:
     return None if failed else step
 
 
-def _stepped(tensor: Reals, now: Descent, step: Reals) -> Descent:
+def _take_step(tensor: Reals, now: Descent, step: Reals) -> Descent:
     ends = numpy.cumsum([factor.size for factor in now.factors])[:-1]
     parts = zip(now.factors, numpy.split(step, ends), strict=True)
     factors = tuple(factor + part.reshape(factor.shape) for factor, part in parts)
@@ -184,7 +184,7 @@ _LEAST_RELATIVE_ERROR = 1e-13
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What counts as a decomposition, and how long to look for one.
+    """Options of a fit: the error that counts as a decomposition, and how long to search.
 
     Args:
         relative_error: largest Frobenius norm of the residual over that of the tensor.
@@ -241,7 +241,7 @@ class CPFit:
 
     @property
     def num_components(self) -> int:
-        """How many outer products are added up."""
+        """Number of outer products."""
         return int(self.factors[0].shape[1])
 
     def to_dense(self) -> Reals:
@@ -312,7 +312,7 @@ def fit_cp(
     given = None if start is None else _in_bases(start, bases, scale, unit.shape)
     best: CPFit | None = None
     for begin in _starts(core, given, num_components, options):
-        fit = _descended(unit, scale, (core, bases), begin, options)
+        fit = _descend(unit, scale, (core, bases), begin, options)
         if report is not None:
             report(fit)
         if fit.is_decomposition(options):
@@ -324,7 +324,7 @@ def fit_cp(
     return best
 
 
-def measured(unit: Reals, scale: float, factors: Factors, num_iterations: int = 0) -> CPFit:
+def measure_fit(unit: Reals, scale: float, factors: Factors, num_iterations: int = 0) -> CPFit:
     """A fit of a tensor, from factors of that tensor over its Frobenius norm."""
     share = scale ** (1 / len(factors))
     return CPFit(
@@ -368,7 +368,7 @@ def _starts(
         yield random_start(core.shape, num_components, generator)
 
 
-def _descended(
+def _descend(
     unit: Reals,
     scale: float,
     compressed: tuple[Reals, Factors],
@@ -385,7 +385,7 @@ def _descended(
     )
     end = descend(core, start, stopping)
     factors = tuple(basis @ factor for basis, factor in zip(bases, end.factors, strict=True))
-    return measured(unit, scale, factors, end.num_iterations)
+    return measure_fit(unit, scale, factors, end.num_iterations)
 
 
 # --- The damped normal equations of a sum of outer products, solved without forming their matrix

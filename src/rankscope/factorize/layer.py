@@ -1,4 +1,4 @@
-"""What factorized linear layers and convolutions share: their cores, and ways to use them."""
+"""The base of factorized linear layers and convolutions: their cores, and how to apply them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def layer_steps(
     steps: tuple[Step, ...] = ()
     if len(entering) > 1 and not given.is_one_hot:
         positions = _positions(chain, given.indices)
-        whole = _read(f"{name} input", source, (*rows, _merged(entering), *positions))
+        whole = _read(f"{name} input", source, (*rows, _merged_index(entering), *positions))
         steps, source = (Step(whole.name, whole),), whole.name
     product = replace(_on_rows(chain, rows, source, prefix), name=f"{name} product")
     leaving = _features(chain, chain.output)
@@ -58,7 +58,7 @@ def layer_steps(
         return *steps, Step(name, product)
     first = Step(product.name, product, rf"\mathbf{{{name}}}_{{0}}")
     positions = _positions(chain, chain.output)
-    read = _read(name, first.name, (*rows, _merged(leaving), *positions))
+    read = _read(name, first.name, (*rows, _merged_index(leaving), *positions))
     terms = [Term(read)]
     if bias is not None:
         # The same bias in every row and place: ones times it.
@@ -106,7 +106,7 @@ def _positions(chain: Diagram, legs: tuple[str, ...]) -> Indices:
     return tuple(index for index in held if index.kind is IndexKind.SPACE)
 
 
-def _merged(features: Indices) -> Index:
+def _merged_index(features: Indices) -> Index:
     return Index("t", math.prod(index.size or 1 for index in features), kind=IndexKind.FEATURE)
 
 
@@ -139,7 +139,7 @@ class CPComponents(NamedTuple):
 
     @property
     def shape(self) -> WeightShape:
-        """Of the weight that they stand for."""
+        """Shape of the weight that the components stand for."""
         return WeightShape(
             self.outputs.shape[1], self.inputs.shape[1], tuple(self.kernels.shape[1:])
         )
@@ -149,7 +149,7 @@ class CPComponents(NamedTuple):
         return CPComponents(*(part[numbers] for part in self))
 
     def scaled_outputs(self, scale: Tensor) -> tuple["CPComponents", Tensor]:
-        """Those of the weight whose outputs are scaled, and where each of them was before.
+        """Components of the weight with scaled outputs, and the former number of each of them.
 
         Args:
             scale: (out_size), as inference batch normalization scales channels.
@@ -286,7 +286,7 @@ class FactorizedLayer(nn.Module):
         self._merged = MergedWeight()
 
     def outputs(self, inputs: Tensor) -> Tensor:
-        """By the path asked for, or the one that is estimated to be fastest."""
+        """Apply the layer by the path asked for, or by the one estimated to be fastest."""
         path = self._path_for(inputs)
         if path is Path.CHAIN:
             cores = self.cores.tensors()
@@ -317,7 +317,7 @@ class FactorizedLayer(nn.Module):
         self.cores.quantize(bits)
 
     def normalized(self) -> CPComponents:
-        """Of cp, or svd of a matrix: its components as weights and unit vectors, largest first.
+        """Components of a cp (or matrix svd) layer as weights and unit vectors, largest first.
 
         Raises:
             LayerError: if the format is another one, or there are groups.

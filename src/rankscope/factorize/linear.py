@@ -1,4 +1,4 @@
-"""A linear layer whose weight is kept as small cores, and what layers made of several need."""
+"""Factorized linear layers and embeddings, and what layers made of several of them need."""
 
 from collections.abc import Callable, Mapping
 
@@ -108,12 +108,12 @@ class FactorizedLinear(FactorizedLayer):
 
     @property
     def in_features(self) -> int:
-        """Of the inputs."""
+        """Number of features of the inputs."""
         return self.shape.in_size
 
     @property
     def out_features(self) -> int:
-        """Of the outputs."""
+        """Number of features of the outputs."""
         return self.shape.out_size
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ class FactorizedEmbedding(nn.Module):
 
     @property
     def num_embeddings(self) -> int:
-        """How many vectors there are."""
+        """Number of vectors."""
         return self.shape.out_size
 
     @property

@@ -22,7 +22,7 @@ from rankscope.factorize.formats.reshaped import ReshapedFormat
 
 
 class Path(StrEnum):
-    """How a layer computes its outputs."""
+    """The way in which a layer computes its outputs."""
 
     CHAIN = "chain"
     REBUILT = "rebuilt"
@@ -31,7 +31,7 @@ class Path(StrEnum):
 
 @dataclass(frozen=True)
 class Machine:
-    """What work costs, in seconds; only the ratios decide.
+    """Seconds per operation, entry and call of a machine; only the ratios matter.
 
     Args:
         operation: one of a dense convolution or matrix product (a multiply-add is two).

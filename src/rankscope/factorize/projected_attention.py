@@ -1,4 +1,4 @@
-"""What every attention here shares: PyTorch's call, four projections, masks and extra keys.
+"""The base of attention layers: PyTorch's call, four projections, masks and extra keys.
 
 `nn.MultiheadAttention` packs its four matrices, so that no hook, plan or format can get at one of
 them; here they are linear layers of their own.
@@ -44,7 +44,7 @@ class AttentionOptions:
 
     @classmethod
     def of(cls, attention: nn.MultiheadAttention) -> "AttentionOptions":
-        """Those of a dense attention; its extra key and value are copied."""
+        """Read the options of a dense attention; its extra key and value are copied."""
         return cls(
             float(attention.dropout),
             attention.batch_first,
@@ -142,7 +142,7 @@ def _copied(tensor: Tensor | None) -> Tensor | None:
 
 
 class Maps(Enum):
-    """Which attention maps a call returns."""
+    """The attention maps that a call returns."""
 
     NONE = auto()
     AVERAGED = auto()
@@ -279,7 +279,7 @@ SOFTMAX = Function("softmax")
 
 @dataclass(frozen=True)
 class MixingSketch:
-    """How projected queries, keys and values meet.
+    """The diagrams in which projected queries, keys and values are contracted.
 
     Args:
         channels: every index but those of queries and keys.
@@ -410,7 +410,7 @@ class ProjectedAttention(nn.Module, ABC):
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers it learns."""
+        """Number of trained parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @abstractmethod
@@ -451,7 +451,7 @@ class ProjectedAttention(nn.Module, ABC):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> Mixed:
-        """As `nn.MultiheadAttention`: the outputs, and the maps if they are needed.
+        """Attend as `nn.MultiheadAttention` does: the outputs, and the maps if they are needed.
 
         Raises:
             LayerError: if shapes do not fit, inputs are nested, or `is_causal` comes without mask.
@@ -504,7 +504,7 @@ class ProjectedAttention(nn.Module, ABC):
             )
 
     def _batches(self, tensor: Tensor) -> Tensor:
-        """As (batch, length, features)."""
+        """Rearrange to (batch, length, features)."""
         if tensor.dim() == 2:
             return tensor[None]
         return tensor if self.batch_first else tensor.transpose(0, 1)

@@ -11,7 +11,7 @@ import numpy
 from numpy.typing import NDArray
 
 from rankscope.factorize.cp import direct_decompositions
-from rankscope.factorize.cp_fit import DEFAULT_FIT, CPFit, FitOptions, Report, fit_cp, measured
+from rankscope.factorize.cp_fit import DEFAULT_FIT, CPFit, FitOptions, Report, fit_cp, measure_fit
 from rankscope.factorize.truncation import Factors, Reals, RealTensor, to_array, to_unit
 from rankscope.factorize.tucker import compress
 from rankscope.rank.elimination import pivots_modulo, rank_modulo
@@ -134,9 +134,9 @@ def best_matricization(array: Array, arithmetic: Arithmetic) -> Flattening:
     smaller_sides = {part: _smaller_side(array.shape, part) for part in _partitions(array.ndim)}
     for part in sorted(smaller_sides, key=lambda part: -smaller_sides[part]):
         if best is None or smaller_sides[part] > best.bound:
-            found = arithmetic.matrix_rank(matricize(array, part))
-            if best is None or found > best.bound:
-                best = Flattening((part.left, part.right), found, 1, arithmetic)
+            rank = arithmetic.matrix_rank(matricize(array, part))
+            if best is None or rank > best.bound:
+                best = Flattening((part.left, part.right), rank, 1, arithmetic)
     assert best is not None
     return best
 
@@ -222,9 +222,9 @@ def improve_by_koszul(array: Array, known: Flattening, *, max_entries: int) -> F
     for candidate in sorted(candidates, key=lambda one: math.prod(one.sides)):
         if candidate.best_bound <= best.bound:
             continue
-        tensor = _restricted(array, candidate, arithmetic)
+        tensor = _restrict(array, candidate, arithmetic)
         wedge, product_rank = candidate.wedge, math.comb(len(tensor) - 1, candidate.wedge)
-        found = Flattening(
+        koszul = Flattening(
             candidate.groups,
             arithmetic.matrix_rank(koszul_matrix(tensor, wedge), product_rank),
             product_rank,
@@ -232,7 +232,7 @@ def improve_by_koszul(array: Array, known: Flattening, *, max_entries: int) -> F
             wedge,
             len(tensor),
         )
-        best = max(best, found, key=lambda flattening: flattening.bound)
+        best = max(best, koszul, key=lambda flattening: flattening.bound)
     return best
 
 
@@ -291,7 +291,7 @@ def _rows(array: Array, group: tuple[int, ...]) -> Array:
     return front.reshape(math.prod(array.shape[position] for position in group), -1)
 
 
-def _restricted(array: Array, candidate: _Candidate, arithmetic: Arithmetic) -> Array:
+def _restrict(array: Array, candidate: _Candidate, arithmetic: Arithmetic) -> Array:
     """The tensor (A, B, C) with its three sizes as in the candidate."""
     groups = candidate.groups
     sizes = [math.prod(array.shape[position] for position in group) for group in groups]
@@ -401,8 +401,8 @@ def cp_rank(
         report: called with the result of every start.
 
     Example:
-        >>> found = cp_rank(numpy.random.default_rng(0).integers(-9, 9, (3, 3, 3)))
-        >>> found.lower, found.upper  # matricizations alone would say 3
+        >>> interval = cp_rank(numpy.random.default_rng(0).integers(-9, 9, (3, 3, 3)))
+        >>> interval.lower, interval.upper  # matricizations alone would say 3
         (5, 5)
 
     Raises:
@@ -419,18 +419,18 @@ def cp_rank(
     reason = improve_by_koszul(
         entries, best_matricization(entries, arithmetic), max_entries=options.max_koszul_entries
     )
-    found = [measured(unit, scale, _fewest(unit, reason.bound, options.fit))]
+    interval = [measure_fit(unit, scale, _fewest(unit, reason.bound, options.fit))]
     failed: dict[int, CPFit] = {}
     capacity = options.fit.max_unknowns // sum(compress(unit)[0].shape)
     while True:
-        target = _next_size(reason.bound, found[-1].num_components, sorted(failed))
+        target = _next_size(reason.bound, interval[-1].num_components, sorted(failed))
         if target is None or target > max(capacity, reason.bound):
-            return CPRank(reason, found[-1], tuple(sorted(failed)))
+            return CPRank(reason, interval[-1], tuple(sorted(failed)))
         fit = fit_cp(
-            array, target, options.fit, start=_nearest(found, failed, options.fit), report=report
+            array, target, options.fit, start=_nearest(interval, failed, options.fit), report=report
         )
         if fit.is_decomposition(options.fit):
-            found.append(fit)
+            interval.append(fit)
         else:
             failed[target] = fit
 
@@ -467,10 +467,12 @@ def _next_size(lower: int, upper: int, failed: list[int]) -> int | None:
     return min(below + step, (below + upper) // 2)
 
 
-def _nearest(found: list[CPFit], failed: dict[int, CPFit], options: FitOptions) -> Factors | None:
+def _nearest(
+    successes: list[CPFit], failed: dict[int, CPFit], options: FitOptions
+) -> Factors | None:
     """Factors of the last success of a search, else of the largest failure that stayed bounded."""
-    if len(found) > 1:
-        return found[-1].factors
+    if len(successes) > 1:
+        return successes[-1].factors
     bounded = [
         size
         for size, fit in failed.items()

@@ -69,7 +69,7 @@ def gru_step(from_input: Tensor, state: State, recurrent: Apply) -> State:
     return (fresh + share * (hidden - fresh),)
 
 
-def walk(
+def scan(
     step: CellStep, inputs: Tensor, state: State, *, is_reverse: bool, lengths: Tensor | None
 ) -> tuple[Tensor, State]:
     """Carry a state over time; the outputs are its first part after each step.
@@ -197,7 +197,7 @@ class RecurrentSettings:
 
     @classmethod
     def of(cls, dense: nn.RNNBase) -> "RecurrentSettings":
-        """Those of a dense layer."""
+        """Read the settings of a dense layer."""
         return cls(
             dense.input_size,
             dense.hidden_size,
@@ -216,12 +216,12 @@ class RecurrentSettings:
 
     @property
     def out_size(self) -> int:
-        """Of the outputs of one direction, and of the hidden state."""
+        """Size of the outputs of one direction, and of the hidden state."""
         return self.proj_size or self.hidden_size
 
     @property
     def weight_names(self) -> tuple[str, ...]:
-        """Of all matrices, in PyTorch's order."""
+        """Names of all matrices, in PyTorch's order."""
         kinds = ("ih", "hh", "hr") if self.proj_size else ("ih", "hh")
         return tuple(f"weight_{kind}_{suffix}" for suffix, _ in self.runs() for kind in kinds)
 
@@ -469,7 +469,7 @@ class FactorizedRecurrent(nn.Module, ABC):
                 joined = torch.cat(outputs, -1)
                 sequence = functional.dropout(joined, self.settings.dropout, self.training)
                 outputs = []
-            made, final = walk(
+            made, final = scan(
                 self._step(suffix),
                 self.weights[f"weight_ih_{suffix}"](sequence),
                 tuple(part[place] for part in state),

@@ -1,4 +1,4 @@
-"""Matrices as few singular vectors, with the error actually made."""
+"""Truncated singular value decompositions, with the error actually made."""
 
 from dataclasses import dataclass
 
@@ -78,7 +78,7 @@ class SVD:
 
     @property
     def num_parameters(self) -> int:
-        """Of the two factors; singular values are absorbed in one of them."""
+        """Number of entries of the two factors; one of them absorbs the singular values."""
         return self.left.numel() + self.right.numel()
 
     def to_dense(self) -> Tensor:
@@ -96,8 +96,8 @@ def decompose_svd(matrix: Tensor, truncation: Truncation, *, method: SVDMethod =
 
     Example:
         >>> from rankscope.factorize.truncation import MaxBond
-        >>> found = decompose_svd(torch.diag(torch.tensor([3.0, 4.0, 0.0])), MaxBond(1))
-        >>> found.left.shape, round(found.relative_error, 12)
+        >>> svd = decompose_svd(torch.diag(torch.tensor([3.0, 4.0, 0.0])), MaxBond(1))
+        >>> svd.left.shape, round(svd.relative_error, 12)
         (torch.Size([3, 1]), 0.6)
 
     Raises:
@@ -117,7 +117,7 @@ def decompose_svd(matrix: Tensor, truncation: Truncation, *, method: SVDMethod =
     if isinstance(method, Economy):
         (left, values, right, driver), missed = thin_svd(scaled.unit), 0.0
     else:
-        (left, values, right, driver), missed = _randomized(scaled, wanted, method)
+        (left, values, right, driver), missed = _randomized_svd(scaled, wanted, method)
     kept = wanted.bond or num_within(values, wanted.allowed - missed)
     left, values, right = left[:, :kept], values[:kept], right[:kept]
     error = scaled.relative_error(left * values @ right)
@@ -196,7 +196,7 @@ def _wanted(scaled: Scaled, truncation: Truncation) -> _Wanted:
     return _Wanted(bond)
 
 
-def _randomized(scaled: Scaled, wanted: _Wanted, method: Randomized) -> tuple[_Thin, float]:
+def _randomized_svd(scaled: Scaled, wanted: _Wanted, method: Randomized) -> tuple[_Thin, float]:
     """The thin decomposition within a random range, and the squares that the range misses.
 
     For an error, the range is widened until it misses at most half of what may be left out.

@@ -44,7 +44,7 @@ def contract_ring(cores: Ring) -> Tensor:
         arXiv:1606.05535.
     """
     order = len(cores)
-    operands = [_indexed(cores, place) for place in range(order)]
+    operands = [_index_numbers(cores, place) for place in range(order)]
     return _contraction(operands, list(range(order)))(*cores)
 
 
@@ -62,7 +62,7 @@ def descend_ring(tensor: Tensor, start: Ring, sweeps: int) -> Ring:
         missing = square
         for step in steps:
             ring, missing = step.solved(tensor, ring, square)
-        ring = _balanced(ring)
+        ring = _balance(ring)
         if not before - missing > _LEAST_GAIN * missing:
             break
         best, before = ring, missing
@@ -89,8 +89,8 @@ class _Step:
         positions, sizes = list(range(order)), [core.shape[1] for core in ring]
         others = [other for other in range(order) if other != place]
         bonds = [order + place, order + (place + 1) % order]
-        cores = [_indexed(ring, other) for other in others]
-        twins = [_indexed(ring, other, twin=True) for other in others]
+        cores = [_index_numbers(ring, other) for other in others]
+        twins = [_index_numbers(ring, other, twin=True) for other in others]
         both = [*bonds, *(bond + order for bond in bonds)]
         return cls(
             place,
@@ -114,7 +114,7 @@ class _Step:
         return (*before, solution.reshape(left, right, size).movedim(1, 2), *after), missing
 
 
-def _indexed(ring: Ring, place: int, *, twin: bool = False) -> Indexed:
+def _index_numbers(ring: Ring, place: int, *, twin: bool = False) -> Indexed:
     """The sizes of a core and the numbers of its indices: positions, then bonds, then twins'."""
     order = len(ring)
     offset = 2 * order if twin else order
@@ -126,11 +126,13 @@ def _contraction(operands: list[Indexed], open_indices: list[int]) -> Contractio
     terms = ["".join(map(opt_einsum.get_symbol, indices)) for _, indices in operands]
     result = "".join(map(opt_einsum.get_symbol, open_indices))
     shapes = [sizes for sizes, _ in operands]
-    found: Contraction = opt_einsum.contract_expression(f"{','.join(terms)}->{result}", *shapes)
-    return found
+    contraction: Contraction = opt_einsum.contract_expression(
+        f"{','.join(terms)}->{result}", *shapes
+    )
+    return contraction
 
 
-def _balanced(ring: Ring) -> Ring:
+def _balance(ring: Ring) -> Ring:
     """The same tensor with cores of one Frobenius norm."""
     norms = torch.tensor([frobenius_norm(core) for core in ring], dtype=torch.float64)
     if not bool((norms > 0).all()):
@@ -162,7 +164,7 @@ def least_norm_cores(ring: Ring) -> Ring:
     for _ in range(_MOST_SWEEPS):
         for place in range(len(cores)):
             after = (place + 1) % len(cores)
-            cores[place], cores[after] = _shared(cores[place], cores[after])
+            cores[place], cores[after] = _share_singular_values(cores[place], cores[after])
         now = _size(cores)
         if not before - now > _LEAST_GAIN_ring_gauge * before:
             break
@@ -174,7 +176,7 @@ def _size(cores: Ring | list[Tensor]) -> float:
     return sum(frobenius_norm(core) ** 2 for core in cores)
 
 
-def _shared(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def _share_singular_values(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Two neighbours, each with half of the singular values of their product."""
     bond = len(right)
     one, one_triangle = torch.linalg.qr(left.reshape(-1, bond))
@@ -218,7 +220,7 @@ class TensorRing:
 
     @property
     def num_parameters(self) -> int:
-        """Of all cores."""
+        """Number of entries of all cores."""
         return sum(core.numel() for core in self.cores)
 
     def to_dense(self) -> Tensor:
@@ -274,9 +276,9 @@ def decompose_tensor_ring(
     better = _nearest(scaled, starts + tried)
     last = descend_ring(scaled.unit, better.cores, max(0, sweeps - _TRIAL_SWEEPS))
     nearest = _nearest(scaled, [better.cores, last])
-    found = _nearest(scaled, [least_norm_cores(nearest.cores)])
+    least_norm = _nearest(scaled, [least_norm_cores(nearest.cores)])
     share = scaled.scale ** (1 / tensor.ndim)
-    return TensorRing(tuple(core * share for core in found.cores), found.relative_error)
+    return TensorRing(tuple(core * share for core in least_norm.cores), least_norm.relative_error)
 
 
 def _nearest(scaled: Scaled, rings: list[Ring]) -> TensorRing:
@@ -309,7 +311,7 @@ def limited_ring_bonds(sizes: Sequence[int], bonds: Sequence[int]) -> tuple[int,
 
 
 def count_ring(sizes: Sequence[int], bonds: Sequence[int]) -> int:
-    """How many parameters a ring has.
+    """Number of parameters of a ring.
 
     Example:
         >>> count_ring((2, 3, 9), (2, 6, 1))
@@ -340,7 +342,7 @@ def _starts_with_bonds(
     first, *middle, closing = bonds
     block = unit[None, ..., None]
     train, _ = cut_to_bonds(block, limited_bonds(unit.shape, bonds[:-1]))
-    yield _grown(train, bonds, generator)
+    yield _enlarge_bonds(train, bonds, generator)
     yield _split(unit, (closing, first), lambda rest: cut_to_bonds(rest, middle)[0], generator)
 
 
@@ -376,7 +378,7 @@ def _split(
     return (first, *cut(block))
 
 
-def _grown(train: Ring, bonds: tuple[int, ...], generator: torch.Generator) -> Ring:
+def _enlarge_bonds(train: Ring, bonds: tuple[int, ...], generator: torch.Generator) -> Ring:
     """The train with larger bonds: what is added is 0 before a bond, and drawn behind it."""
     ring = []
     for place, core in enumerate(train):

@@ -50,7 +50,7 @@ class TensorTrain:
 
     @property
     def num_parameters(self) -> int:
-        """Of all cores."""
+        """Number of entries of all cores."""
         return sum(core.numel() for core in self.cores)
 
     def to_dense(self) -> Tensor:
@@ -130,7 +130,7 @@ def limited_bonds(sizes: Sequence[int], bonds: Sequence[int]) -> tuple[int, ...]
 
 
 def count_train(sizes: Sequence[int], bonds: Sequence[int]) -> int:
-    """How many parameters a train has.
+    """Number of parameters of a train.
 
     Example:
         >>> count_train((2, 3, 4), (2, 4))
@@ -232,9 +232,9 @@ def round_tensor_train(cores: Sequence[Tensor], truncation: Truncation) -> Tenso
     whole = frobenius_norm(ready[0])
     if isinstance(truncation, RelativeError):
         allowed = Scaled(ready[0], 1.0).allowed(truncation.error)
-        rounded, discarded = _truncated(ready, None, allowed)
+        rounded, discarded = _truncate(ready, None, allowed)
     else:
-        rounded, discarded = _truncated(ready, _bonds_train_rounding(cores, truncation), 0.0)
+        rounded, discarded = _truncate(ready, _bonds_train_rounding(cores, truncation), 0.0)
     missing = frobenius_norm(_orthonormal_from_right(_difference(given, rounded))[0])
     scale = math.prod(one.scale for one in scaled)
     return TensorTrain(
@@ -286,7 +286,7 @@ def _orthonormal_from_right(cores: Train) -> Train:
     return (core, *reversed(ready))
 
 
-def _truncated(cores: Train, bonds: Sequence[int] | None, allowed: float) -> tuple[Train, float]:
+def _truncate(cores: Train, bonds: Sequence[int] | None, allowed: float) -> tuple[Train, float]:
     """Cut from left to right; a train that is orthonormal from the right shows what is lost."""
     rounded: list[Tensor] = []
     discarded, core, num_cuts = 0.0, cores[0], len(cores) - 1

@@ -1,4 +1,4 @@
-"""How far to truncate (a rank or an error), and what all decompositions share."""
+"""Truncations (by a rank or an error), and what all decompositions share."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -110,14 +110,14 @@ def bond_sizes(
         for the sizes of each form.
     """
     if isinstance(truncation, MaxBond):
-        return _limited((truncation.bond,) * len(limits), limits)
+        return _limit_bonds((truncation.bond,) * len(limits), limits)
     if isinstance(truncation, Bonds):
         if len(truncation.sizes) != len(limits):
             raise DecompositionError(
                 f"{who} needs the sizes of {len(limits)} bonds, "
                 f"got {len(truncation.sizes)}: {truncation.sizes}."
             )
-        return _limited(truncation.sizes, limits)
+        return _limit_bonds(truncation.sizes, limits)
     budget = int(truncation.share * num_entries)
     least = (1,) * len(limits)
     if count(least) > budget:
@@ -125,10 +125,10 @@ def bond_sizes(
             f"{who}: {truncation.share} of {num_entries:,} entries are {budget:,} parameters, but "
             f"bonds of size 1 need {count(least):,}. Keep at least {count(least) / num_entries}."
         )
-    return _grown(_evenly(limits, count, budget), limits, count, budget)
+    return _grow_bonds(_evenly(limits, count, budget), limits, count, budget)
 
 
-def _limited(sizes: tuple[int, ...], limits: Sequence[int]) -> tuple[int, ...]:
+def _limit_bonds(sizes: tuple[int, ...], limits: Sequence[int]) -> tuple[int, ...]:
     return tuple(min(pair) for pair in zip(sizes, limits, strict=True))
 
 
@@ -137,14 +137,14 @@ def _evenly(limits: Sequence[int], count: Count, budget: int) -> tuple[int, ...]
     fits, too_large = 1, max(limits) + 1
     while too_large - fits > 1:
         middle = (fits + too_large) // 2
-        if count(_limited((middle,) * len(limits), limits)) <= budget:
+        if count(_limit_bonds((middle,) * len(limits), limits)) <= budget:
             fits = middle
         else:
             too_large = middle
-    return _limited((fits,) * len(limits), limits)
+    return _limit_bonds((fits,) * len(limits), limits)
 
 
-def _grown(
+def _grow_bonds(
     sizes: tuple[int, ...], limits: Sequence[int], count: Count, budget: int
 ) -> tuple[int, ...]:
     """One more for each bond that has room; twice round would be one more for all of them."""
@@ -384,7 +384,7 @@ def random_start(
 ) -> Factors:
     """Gaussian factors of a tensor of Frobenius norm 1."""
     factors = tuple(generator.standard_normal((size, num_components)) for size in shape)
-    return _scaled(factors, 1 / float(numpy.linalg.norm(compose(factors))))
+    return _scale(factors, 1 / float(numpy.linalg.norm(compose(factors))))
 
 
 def resize(
@@ -396,10 +396,10 @@ def resize(
         kept = numpy.argsort(component_norms(factors))[-missing:]
         return tuple(factor[:, kept] for factor in factors)
     residual = float(numpy.linalg.norm(compose(factors) - tensor))
-    added = _scaled(random_start(tensor.shape, missing, generator), residual)
+    added = _scale(random_start(tensor.shape, missing, generator), residual)
     return tuple(numpy.hstack(pair) for pair in zip(factors, added, strict=True))
 
 
-def _scaled(factors: Factors, scale: float) -> Factors:
+def _scale(factors: Factors, scale: float) -> Factors:
     share = scale ** (1 / len(factors))
     return tuple(factor * share for factor in factors)

@@ -83,7 +83,7 @@ class Tucker:
 
     @property
     def num_parameters(self) -> int:
-        """Of the core and all factors."""
+        """Number of entries of the core and all factors."""
         return self.core.numel() + sum(factor.numel() for factor in self.factors.values())
 
     def to_dense(self) -> Tensor:
@@ -114,8 +114,8 @@ def decompose_tucker(
 
     Example:
         >>> from rankscope.factorize.truncation import Bonds
-        >>> found = decompose_tucker(torch.ones(4, 5, 3, 3), Bonds((2, 1)), positions=(0, 1))
-        >>> found.core.shape, found.factors[0].shape
+        >>> truncated = decompose_tucker(torch.ones(4, 5, 3, 3), Bonds((2, 1)), positions=(0, 1))
+        >>> truncated.core.shape, truncated.factors[0].shape
         (torch.Size([2, 1, 3, 3]), torch.Size([4, 2]))
 
     Raises:
@@ -131,17 +131,17 @@ def decompose_tucker(
     if sweeps < 0:
         raise DecompositionError(f"decompose_tucker: sweeps must be at least 0, got {sweeps}.")
     if isinstance(truncation, RelativeError):
-        found = _Truncated.within(scaled.unit, chosen, scaled.allowed(truncation.error))
+        truncated = _Truncated.within(scaled.unit, chosen, scaled.allowed(truncation.error))
     else:
         ranks = _ranks(scaled.unit, truncation, chosen)
-        found = _Truncated.to_ranks(scaled.unit, dict(zip(chosen, ranks, strict=True)))
-    core, factors = _improved(scaled.unit, found.core, found.factors, sweeps)
+        truncated = _Truncated.to_ranks(scaled.unit, dict(zip(chosen, ranks, strict=True)))
+    core, factors = _improve(scaled.unit, truncated.core, truncated.factors, sweeps)
     whole = frobenius_norm(scaled.unit)
     return Tucker(
         core * scaled.scale,
         {position: factors[position] for position in sorted(factors)},
         scaled.relative_error(expand(core, factors)),
-        math.sqrt(found.discarded) / whole if whole else 0.0,
+        math.sqrt(truncated.discarded) / whole if whole else 0.0,
     )
 
 
@@ -203,21 +203,23 @@ class _Truncated:
     @classmethod
     def to_ranks(cls, tensor: Tensor, ranks: Mapping[int, int]) -> "_Truncated":
         """The positions that shrink most come first: it makes the others cheaper."""
-        found = cls(tensor, {})
+        truncated = cls(tensor, {})
         for position in sorted(ranks, key=lambda place: ranks[place] / tensor.shape[place]):
-            left, values = left_singular_vectors(matricized(found.core, position), ranks[position])
-            found = found.truncated(position, left, values)
-        return found
+            left, values = left_singular_vectors(
+                matricized(truncated.core, position), ranks[position]
+            )
+            truncated = truncated.truncated(position, left, values)
+        return truncated
 
     @classmethod
     def within(cls, tensor: Tensor, positions: Sequence[int], allowed: float) -> "_Truncated":
-        """What one position does not discard of its share is left to the others."""
-        found = cls(tensor, {})
+        """Truncate to an error; what one position leaves of its share goes to the others."""
+        truncated = cls(tensor, {})
         for step, position in enumerate(positions):
-            left, values = left_singular_vectors(matricized(found.core, position))
-            rank = num_within(values, (allowed - found.discarded) / (len(positions) - step))
-            found = found.truncated(position, left[:, :rank], values)
-        return found
+            left, values = left_singular_vectors(matricized(truncated.core, position))
+            rank = num_within(values, (allowed - truncated.discarded) / (len(positions) - step))
+            truncated = truncated.truncated(position, left[:, :rank], values)
+        return truncated
 
     def truncated(self, position: int, left: Tensor, values: Tensor) -> "_Truncated":
         tail = values[left.shape[1] :].double().square().sum()
@@ -241,7 +243,7 @@ def _ranks(
     return bond_sizes(truncation, sizes, count, num_entries=tensor.numel(), who="decompose_tucker")
 
 
-def _improved(
+def _improve(
     tensor: Tensor, core: Tensor, factors: Mapping[int, Tensor], sweeps: int
 ) -> tuple[Tensor, Mapping[int, Tensor]]:
     """Give each position in turn the best factor for those of the others."""
@@ -283,7 +285,7 @@ class TuckerEnergy:
     relative_errors: Tensor
 
     def relative_error(self, ranks: Sequence[int]) -> float:
-        """Of the tensor projected onto the first columns of each factor.
+        """Relative error of the tensor projected onto the first columns of each factor.
 
         Sweeps (`decompose_tucker`) come nearer at the same ranks, never less near.
         """

@@ -267,7 +267,7 @@ class IdentityCore(CoreMatrix):
 
 
 def weighted_products(query: Tensor, key: Tensor, rows: Tensor) -> Tensor:
-    """For each row, products of queries and keys with channels weighted by it, as one matmul."""
+    """Products of queries and keys with channels weighted by each row, as one matmul."""
     weighted = query[:, None] * rows[:, None, :]
     products = weighted.flatten(1, 2) @ key.mT
     return products.reshape(query.shape[0], rows.shape[0], query.shape[1], key.shape[1])
@@ -427,8 +427,8 @@ class TunableAttention(ProjectedAttention):
                 )
                 for start in range(0, num_queries, queries)
             ]
-            blocks.append(_joined(row, 1, -2))
-        return _joined(blocks, 0, 0)
+            blocks.append(_concatenate(row, 1, -2))
+        return _concatenate(blocks, 0, 0)
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, maps: Maps
@@ -440,7 +440,7 @@ class TunableAttention(ProjectedAttention):
     def _recomputed(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, maps: Maps
     ) -> Mixed:
-        """As `_attend`, but the maps are not kept for the backward pass."""
+        """Attend as `_attend` does, without keeping the maps for the backward pass."""
         if not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._attend(query, key, value, mask, maps)
         mixed: Mixed = checkpoint(
@@ -465,7 +465,7 @@ def _part(mask: Tensor | None, samples: slice, queries: slice) -> Tensor | None:
     return chosen[:, :, queries] if chosen.shape[2] > 1 else chosen
 
 
-def _joined(blocks: list[Mixed], outputs: int, maps: int) -> Mixed:
+def _concatenate(blocks: list[Mixed], outputs: int, maps: int) -> Mixed:
     """Blocks put together along a position of the outputs, and one of the maps."""
     weights = [each for _, each in blocks if each is not None]
     mixed = torch.cat([each for each, _ in blocks], outputs)

@@ -41,17 +41,17 @@ from rankscope.generalize.finite_class import (
     quantize_network,
     rigorous_bound,
 )
+from rankscope.generalize.layer_trace import (
+    BATCH_SIZE,
+    Activations,
+    LayerTrace,
+    cushions,
+    measure_activations,
+    trace_layers,
+)
 from rankscope.generalize.properties import Exact, Triangle, fourier_factors
 from rankscope.generalize.rank_search import RankChoice, Search, find_ranks
 from rankscope.generalize.sample import Sample, margin_loss, require_margin
-from rankscope.generalize.walk import (
-    BATCH_SIZE,
-    Activations,
-    Walk,
-    cushions,
-    measure_activations,
-    read_walk,
-)
 from rankscope.networks.cp_networks import in_cp_form
 from rankscope.progress import Report, ignore
 from rankscope.robust.lipschitz import require_finite
@@ -59,7 +59,7 @@ from rankscope.robust.lipschitz import require_finite
 
 @dataclass(frozen=True)
 class Options:
-    """What an analysis does beside measuring.
+    """Options of an analysis.
 
     Args:
         search: how ranks are searched for.
@@ -85,12 +85,12 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Generalization:
-    """What an analysis gives.
+    """The result of an analysis: properties, ranks and bounds.
 
     Args:
         margin: γ.
         options: how it was made.
-        walk: the network, in CP form.
+        trace: the network, in CP form.
         activations: of the network on the sample.
         choice: the ranks.
         cushions: of each layer.
@@ -102,7 +102,7 @@ class Generalization:
 
     margin: float
     options: Options
-    walk: Walk
+    trace: LayerTrace
     activations: Activations
     choice: RankChoice
     cushions: tuple[float, ...]
@@ -178,46 +178,46 @@ def analyse(
     Raises:
         GeneralizationError: if the margin is not positive, labels are no classes, or a layer is
             dead in paper mode.
-        UnsupportedModuleError: if the network cannot be walked, with the name of the operation.
+        UnsupportedModuleError: if the network cannot be passed, with the name of the operation.
         RobustnessError: if a weight is not finite, with its name.
     """
     require_margin(margin)
     read = _read(model, sample)
-    return _analysed(read, sample, margin, options or Options(), report)
+    return _analyse_margin(read, sample, margin, options or Options(), report)
 
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """A classifier, the same in CP form, and its walk: traced once for all searches."""
+    """A classifier, the same in CP form, and its layer trace, made once for all searches."""
 
     model: nn.Module
     written: nn.Module
-    walk: Walk
+    trace: LayerTrace
 
 
 def _read(model: nn.Module, sample: Sample) -> _Read:
     require_finite(model)
     written = in_cp_form(model).eval()
-    return _Read(model, written, read_walk(written, tuple(sample.inputs.shape[1:])))
+    return _Read(model, written, trace_layers(written, tuple(sample.inputs.shape[1:])))
 
 
-def _analysed(
+def _analyse_margin(
     read: _Read, sample: Sample, margin: float, how: Options, report: Report = ignore
 ) -> Generalization:
-    model, written, walk = read.model, read.written, read.walk
-    activations = measure_activations(walk, sample, batch_size=how.batch_size, report=report)
-    measured = _Measured(written, sample, walk, activations, margin, how, report)
+    model, written, trace = read.model, read.written, read.trace
+    activations = measure_activations(trace, sample, batch_size=how.batch_size, report=report)
+    measured = _Measured(written, sample, trace, activations, margin, how, report)
     choice = measured.ranks()
-    compressed = compressed_network(written, walk, choice.ranks)
+    compressed = compressed_network(written, trace, choice.ranks)
     deviation = measured.deviation(compressed, choice)
     bounds, refused = measured.bounds(model, choice, compressed)
     return Generalization(
         margin,
         how,
-        walk,
+        trace,
         activations,
         choice,
-        tuple(cushions(walk, activations).tolist()),
+        tuple(cushions(trace, activations).tolist()),
         deviation,
         bounds,
         refused,
@@ -227,11 +227,11 @@ def _analysed(
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """What every step of an analysis needs."""
+    """The measured network, which every step of an analysis needs."""
 
     model: nn.Module
     sample: Sample
-    walk: Walk
+    trace: LayerTrace
     activations: Activations
     margin: float
     options: Options
@@ -240,10 +240,10 @@ class _Measured:
     def ranks(self) -> RankChoice:
         search = self.options.search
         if not self.options.is_measured:
-            return find_ranks(self.walk, self.activations, self.margin, search)
+            return find_ranks(self.trace, self.activations, self.margin, search)
         return find_measured_ranks(
             self.model,
-            self.walk,
+            self.trace,
             self.activations,
             self.sample,
             self.margin,
@@ -278,7 +278,7 @@ class _Measured:
         ]
         refused = []
         others: dict[str, Callable[[], GeneralizationBound]] = {
-            "spectral-order": lambda: spectral_order(self.walk, self.activations, margin)
+            "spectral-order": lambda: spectral_order(self.trace, self.activations, margin)
         }
         if self.options.num_jacobians:
             others["arora-order"] = lambda: self.arora(margin)
@@ -292,7 +292,7 @@ class _Measured:
     def arora(self, margin: float) -> GeneralizationBound:
         count = self.options.num_jacobians
         few = Sample(self.sample.inputs[:count], self.sample.labels[:count])
-        stability = measure_noise_stability(self.walk, few, report=self.report)
+        stability = measure_noise_stability(self.trace, few, report=self.report)
         return arora_order(stability, self.activations, margin)
 
     def rigorous(self, compressed: nn.Module) -> GeneralizationBound:
@@ -302,7 +302,7 @@ class _Measured:
             quantized,
             error,
             len(self.sample),
-            layer_ranks=[layer.rank for layer in self.walk.layers],
+            layer_ranks=[layer.rank for layer in self.trace.layers],
             num_settings=self.options.num_settings,
             chance=self.options.chance,
             concentration=self.options.concentration,
@@ -336,7 +336,7 @@ def _figure(analysis: Generalization) -> Any:
 
     figure = Figure(figsize=(10.0, 6.0), layout="constrained", facecolor=LIGHT.background)
     panels = figure.subplots(2, 3)
-    count = len(analysis.walk.layers)
+    count = len(analysis.trace.layers)
     colors = [colormaps["viridis"](number / max(1, count)) for number in range(count)]
     for panel, (title, curves) in zip(panels.flat[:5], _curves(analysis), strict=True):
         _draw_curves(panel, curves, analysis.choice.ranks, colors)
@@ -356,10 +356,10 @@ def _figure(analysis: Generalization) -> Any:
 
 
 def _curves(analysis: Generalization) -> list[tuple[str, list[Tensor]]]:
-    properties = [Triangle().of(layer) for layer in analysis.walk.layers]
+    properties = [Triangle().of(layer) for layer in analysis.trace.layers]
     fourier = [fourier_factors(of) for of in properties]
     return [
-        ("CP spectrum λ", [layer.components.weights for layer in analysis.walk.layers]),
+        ("CP spectrum λ", [layer.components.weights for layer in analysis.trace.layers]),
         ("tensorization factor t", [of.factors for of in properties]),
         ("tensor noise bound ξ", [of.noises for of in properties]),
         ("Fourier factor η (kept)", [of.etas for of in fourier]),
@@ -383,7 +383,7 @@ def _draw_curves(
 
 
 def _draw_cushions(panel: Any, analysis: Generalization, colors: Sequence[Any]) -> None:
-    names = [layer.name for layer in analysis.walk.layers]
+    names = [layer.name for layer in analysis.trace.layers]
     places = list(range(1, len(names) + 1))
     # Infinite where no sample reaches a layer.
     heights = [cushion if math.isfinite(cushion) else 0.0 for cushion in analysis.cushions]
@@ -442,7 +442,7 @@ class TrackBounds:
         for number, (name, options) in enumerate(self.searches.items()):
             count = options.num_jacobians if number == 0 else 0
             how = replace(options, num_jacobians=count)
-            analysis = _analysed(read, self.train, self.margin, how)
+            analysis = _analyse_margin(read, self.train, self.margin, how)
             bound = analysis.bound("compression-order")
             constants = dict(bound.constants)
             numbers[name] = bound.value

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from rankscope.errors import GeneralizationError
 from rankscope.generalize.bounds import GeneralizationBound, order_bound, require_chain
+from rankscope.generalize.layer_trace import Activations, CPLayer, LayerTrace, batches
 from rankscope.generalize.sample import Sample
-from rankscope.generalize.walk import Activations, CPLayer, Walk, batches
 from rankscope.progress import Progress, Report, ignore
 from rankscope.robust.graph import sample_shape
 from rankscope.theorem import Status, Theorem
@@ -32,7 +32,7 @@ ARORA = Theorem(
 
 @dataclass(frozen=True, eq=False)
 class NoiseStability:
-    """What the bound is made of, each (layers).
+    """The quantities of Arora et al.'s bound, each (layers).
 
     Args:
         cushions: μ, how much of a layer's norm its inputs use.
@@ -50,7 +50,7 @@ class NoiseStability:
 
 
 def measure_noise_stability(
-    walk: Walk,
+    trace: LayerTrace,
     sample: Sample,
     *,
     num_probes: int = 4,
@@ -75,24 +75,24 @@ def measure_noise_stability(
     Reference:
         Arora, Ge, Neyshabur & Zhang (2018), Def. 4 to 8 (as recalled), arXiv:1802.05296.
     """
-    require_chain(walk, who="the bound of Arora et al.")
+    require_chain(trace, who="the bound of Arora et al.")
     if num_probes < 1:
         raise GeneralizationError(
             f"measure_noise_stability: wanted at least 1 probe, got {num_probes}."
         )
     generator = torch.Generator().manual_seed(seed)
-    like = next(walk.layers[0].module.parameters(), sample.inputs)
+    like = next(trace.layers[0].module.parameters(), sample.inputs)
     pieces = list(batches(sample.inputs, like, batch_size))
     parts = []
     for number, piece in enumerate(pieces):
-        parts.append(_measured(walk, piece, num_probes, generator))
+        parts.append(_measure_batch(trace, piece, num_probes, generator))
         report(Progress("Jacobians", number + 1, len(pieces)))
     cushions, interlayer, spreads, contraction = (torch.stack(part) for part in zip(*parts))  # noqa: B905
     return NoiseStability(
         cushions.amin(dim=0),
         interlayer.amin(dim=0),
         spreads.amax(dim=0),
-        torch.tensor([_patches(layer) for layer in walk.layers], dtype=torch.float64),
+        torch.tensor([_patches(layer) for layer in trace.layers], dtype=torch.float64),
         float(contraction.max()),
     )
 
@@ -129,14 +129,16 @@ def _patches(layer: CPLayer) -> float:
     return float(max(math.ceil(kernel / stride) for kernel, stride in steps))
 
 
-def _measured(
-    walk: Walk, inputs: Tensor, num_probes: int, generator: torch.Generator
+def _measure_batch(
+    trace: LayerTrace, inputs: Tensor, num_probes: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     with torch.no_grad():
-        values = dict(walk.run(inputs))
-    cushions = [_cushion(layer, values[layer.input], values[layer.output]) for layer in walk.layers]
-    after = [*(values[layer.input] for layer in walk.layers[1:]), values[walk.graph.output]]
-    before = [values[layer.output] for layer in walk.layers]
+        values = dict(trace.run(inputs))
+    cushions = [
+        _cushion(layer, values[layer.input], values[layer.output]) for layer in trace.layers
+    ]
+    after = [*(values[layer.input] for layer in trace.layers[1:]), values[trace.graph.output]]
+    before = [values[layer.output] for layer in trace.layers]
     # The last layer has no activation behind it.
     contraction = max(
         (
@@ -147,9 +149,9 @@ def _measured(
     )
     interlayer, spreads = [], []
     for number, outputs in enumerate(before):
-        smallest, spread = _between(walk, number, outputs, num_probes, generator)
+        smallest, spread = _between(trace, number, outputs, num_probes, generator)
         interlayer.append(smallest)
-        spreads.append(spread if walk.layers[number].torus is not None else 1.0)
+        spreads.append(spread if trace.layers[number].torus is not None else 1.0)
     numbers = (torch.tensor(part, dtype=torch.float64) for part in (cushions, interlayer, spreads))
     first, second, third = numbers
     return first, second, third, torch.tensor(contraction, dtype=torch.float64)
@@ -163,16 +165,16 @@ def _cushion(layer: CPLayer, inputs: Tensor, outputs: Tensor) -> float:
 
 
 def _between(
-    walk: Walk, number: int, start: Tensor, num_probes: int, generator: torch.Generator
+    trace: LayerTrace, number: int, start: Tensor, num_probes: int, generator: torch.Generator
 ) -> tuple[float, float]:
     """The interlayer cushion of a layer, and how unevenly its Jacobians are spread over places."""
-    layer = walk.layers[number]
+    layer = trace.layers[number]
     smallest, spread = 1 / math.sqrt(math.prod(sample_shape(layer.output))), 1.0
-    later = walk.layers[number + 1 :]
+    later = trace.layers[number + 1 :]
     if not later:
         return smallest, spread
     outputs = [value.output for value in later]
-    nodes = walk.graph.nodes
+    nodes = trace.graph.nodes
     first = [node.output for node in nodes].index(layer.output) + 1
 
     def run(values: Tensor) -> tuple[Tensor, ...]:
@@ -199,7 +201,7 @@ def _jacobian_powers(
     num_probes: int,
     generator: torch.Generator,
 ) -> list[Tensor]:
-    r"""For each later layer, the squared norms of a Jacobian's columns at every place.
+    r"""Squared column norms of the Jacobian to each later layer, at every place.
 
     (samples, places), by :math:`\mathbb E_v (J^T v)^2` over Gaussian probes v.
     """

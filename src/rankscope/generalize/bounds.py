@@ -1,4 +1,4 @@
-"""Bounds on the error of a classifier: numbers with what they promise.
+"""Bounds on the error of a classifier, each with its theorem and assumptions.
 
 An `order` leaves out constants and logarithms: it shows trends, and promises nothing by itself.
 `rigorous` bounds hold as they stand.
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import GeneralizationError
+from rankscope.generalize.layer_trace import Activations, CPLayer, LayerTrace
 from rankscope.generalize.properties import Exact
 from rankscope.generalize.rank_search import RankChoice
 from rankscope.generalize.sample import margin_loss, require_margin
-from rankscope.generalize.walk import Activations, CPLayer, Walk
 from rankscope.robust.graph import sample_shape
 from rankscope.theorem import Status, Theorem
 
@@ -195,14 +195,14 @@ SPECTRAL = Theorem(
 )
 
 
-def require_chain(walk: Walk, *, who: str) -> None:
+def require_chain(trace: LayerTrace, *, who: str) -> None:
     """Refuse networks in which a value is used twice, or several are put together.
 
     Raises:
         UnsupportedModuleError: with the name of the first operation that is not in a chain.
     """
-    before = walk.graph.input
-    for node in walk.graph.nodes:
+    before = trace.graph.input
+    for node in trace.graph.nodes:
         if node.inputs != (before,):
             raise node.refusal(
                 f"{who} is proved for chains, and here values branch or meet, as at a residual "
@@ -211,7 +211,9 @@ def require_chain(walk: Walk, *, who: str) -> None:
         before = node.output
 
 
-def spectral_order(walk: Walk, activations: Activations, margin: float) -> GeneralizationBound:
+def spectral_order(
+    trace: LayerTrace, activations: Activations, margin: float
+) -> GeneralizationBound:
     r"""Norms of all layers, without constants.
 
     .. math:: \hat L_\gamma(f) + \frac{\lVert X \rVert_F}{\gamma m} \prod_i \rho_i s_i
@@ -227,10 +229,10 @@ def spectral_order(walk: Walk, activations: Activations, margin: float) -> Gener
     Reference:
         Bartlett, Foster & Telgarsky (2017), Thm 1.1 (as recalled), arXiv:1706.08498.
     """
-    require_chain(walk, who="the spectral-norm bound")
-    norms = [Exact().of(layer).factor(layer.rank) for layer in walk.layers]
-    rows = [_row_norms(layer) for layer in walk.layers]
-    stretched = math.prod(norms) * math.prod(growth for (growth,) in walk.growths.values())
+    require_chain(trace, who="the spectral-norm bound")
+    norms = [Exact().of(layer).factor(layer.rank) for layer in trace.layers]
+    rows = [_row_norms(layer) for layer in trace.layers]
+    stretched = math.prod(norms) * math.prod(growth for (growth,) in trace.growths.values())
     # A layer of norm zero makes the product zero, whatever the sum is.
     ratios = sum((row / norm) ** (2 / 3) for row, norm in zip(rows, norms, strict=True) if norm > 0)
     first = activations.inputs[:, 0]
@@ -246,7 +248,7 @@ def _row_norms(layer: CPLayer) -> float:
     return places * float(torch.linalg.vector_norm(weight, dim=1).sum())
 
 
-# --- How well a way to train fits noise -----------------------------------------------------------
+# --- Empirical Rademacher complexity of a training procedure --------------------------------------
 
 
 Fit = Callable[[Tensor], Tensor]
@@ -264,7 +266,7 @@ RADEMACHER = Theorem(
 
 @dataclass(frozen=True)
 class RademacherComplexity:
-    """Of the 0-1 losses of a class of classifiers on a sample.
+    """Empirical Rademacher complexity of the 0-1 losses of a class of classifiers.
 
     Args:
         value: mean over draws of (1/m) Σ σ 1[wrong], from below, as training found it.

@@ -10,23 +10,23 @@ from torch import Tensor, nn
 from rankscope.errors import GeneralizationError
 from rankscope.factorize.layer import cores_of
 from rankscope.factorize.linear import FactorizedLinear
-from rankscope.generalize.rank_search import RankChoice, Search, choose_ranks
-from rankscope.generalize.sample import Sample, Tolerance, require_margin
-from rankscope.generalize.walk import (
+from rankscope.generalize.layer_trace import (
     BATCH_SIZE,
     Activations,
     CPLayer,
     CPModule,
-    Walk,
+    LayerTrace,
     batches,
-    read_walk,
+    trace_layers,
 )
+from rankscope.generalize.rank_search import RankChoice, Search, choose_ranks
+from rankscope.generalize.sample import Sample, Tolerance, require_margin
 from rankscope.progress import Progress, Report, ignore
 
 _NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
-def compressed_network(model: nn.Module, walk: Walk, ranks: Sequence[int]) -> nn.Module:
+def compressed_network(model: nn.Module, trace: LayerTrace, ranks: Sequence[int]) -> nn.Module:
     """A copy, in inference mode, whose layers keep their first components.
 
     Batch normalizations that were folded into a layer when it was measured are folded in the copy
@@ -34,19 +34,19 @@ def compressed_network(model: nn.Module, walk: Walk, ranks: Sequence[int]) -> nn
 
     Args:
         model: the network that was read.
-        walk: what was read.
+        trace: what was read.
         ranks: how many components each layer keeps.
     """
-    twin = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
-    for layer, rank in zip(walk.layers, ranks, strict=True):
-        path, normalization = layer.node.path, _normalization_of(twin, layer)
+    clone = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
+    for layer, rank in zip(trace.layers, ranks, strict=True):
+        path, normalization = layer.node.path, _normalization_of(clone, layer)
         if normalization is not None:
-            _put(twin, normalization, nn.Identity())
-        smaller = _shortened(layer, rank, folds=normalization is not None)
+            _put(clone, normalization, nn.Identity())
+        smaller = _keep_components(layer, rank, folds=normalization is not None)
         if not path:
             return smaller
-        _put(twin, path, smaller)
-    return twin
+        _put(clone, path, smaller)
+    return clone
 
 
 def _normalization_of(model: nn.Module, layer: CPLayer) -> str | None:
@@ -62,7 +62,7 @@ def _put(model: nn.Module, path: str, module: nn.Module) -> None:
     setattr(model.get_submodule(parent), own, module)
 
 
-def _shortened(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
+def _keep_components(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
     module = layer.module
     like = next(iter(module.cores.tensors().values()))
     bias: Tensor | None = module.bias
@@ -71,7 +71,7 @@ def _shortened(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
         # The same everywhere: what is added to zeros.
         bias = layer.constant().flatten(1)[0].reshape(module.shape.out_size, -1)[:, 0]
     else:
-        cores = _selected(module, layer.order[:rank])
+        cores = _select_components(module, layer.order[:rank])
     cores = {name: core.to(like) for name, core in cores.items()}
     if isinstance(module, FactorizedLinear):
         smaller: CPModule = FactorizedLinear.from_cores(
@@ -83,7 +83,7 @@ def _shortened(layer: CPLayer, rank: int, *, folds: bool) -> CPModule:
     return smaller.eval().requires_grad_(requires_grad=False)
 
 
-def _selected(module: CPModule, numbers: Tensor) -> dict[str, Tensor]:
+def _select_components(module: CPModule, numbers: Tensor) -> dict[str, Tensor]:
     """Some components of the cores, where each core holds them along its bond."""
     cores = module.cores.tensors()
     places = {"output": 1, "left": 1}
@@ -92,7 +92,7 @@ def _selected(module: CPModule, numbers: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far g was from f on the sample, and what had been promised.
+    """The measured distance of g from f on the sample, beside its bound.
 
     Args:
         largest: of all entries, max |f(x)_i - g(x)_i|.
@@ -188,7 +188,7 @@ def check_deviation(
 
 
 def relative_errors(
-    walk: Walk, compressed: nn.Module, sample: Sample, *, batch_size: int = BATCH_SIZE
+    trace: LayerTrace, compressed: nn.Module, sample: Sample, *, batch_size: int = BATCH_SIZE
 ) -> Tensor:
     r"""How far g's inputs of every layer are from f's, measured, (samples, layers + 1).
 
@@ -196,19 +196,19 @@ def relative_errors(
 
     The last column is that of the outputs. 0 where both are zero, infinite where only f's is.
     """
-    other = read_walk(compressed, tuple(sample.inputs.shape[1:]))
-    like = next(walk.layers[0].module.parameters(), sample.inputs)
+    other = trace_layers(compressed, tuple(sample.inputs.shape[1:]))
+    like = next(trace.layers[0].module.parameters(), sample.inputs)
     errors = []
     with torch.no_grad():
         for piece in batches(sample.inputs, like, batch_size):
-            ours, theirs = _layer_inputs(walk, piece), _layer_inputs(other, piece)
+            ours, theirs = _layer_inputs(trace, piece), _layer_inputs(other, piece)
             errors.append(torch.stack(list(map(_relative, ours, theirs)), dim=1))
     return torch.cat(errors)
 
 
-def _layer_inputs(walk: Walk, inputs: Tensor) -> list[Tensor]:
-    wanted = [*(layer.input for layer in walk.layers), walk.graph.output]
-    known = {value: tensor for value, tensor in walk.run(inputs) if value in wanted}
+def _layer_inputs(trace: LayerTrace, inputs: Tensor) -> list[Tensor]:
+    wanted = [*(layer.input for layer in trace.layers), trace.graph.output]
+    known = {value: tensor for value, tensor in trace.run(inputs) if value in wanted}
     return [known[value] for value in wanted]
 
 
@@ -225,7 +225,7 @@ def _relative(ours: Tensor, theirs: Tensor) -> Tensor:
 
 def find_measured_ranks(  # noqa: PLR0913 - what find_ranks takes, and what g is run on
     model: nn.Module,
-    walk: Walk,
+    trace: LayerTrace,
     activations: Activations,
     sample: Sample,
     margin: float,
@@ -243,7 +243,7 @@ def find_measured_ranks(  # noqa: PLR0913 - what find_ranks takes, and what g is
 
     Args:
         model: the network that was read.
-        walk: what was read.
+        trace: what was read.
         activations: of the network on the sample.
         sample: what g is run on, once for each step of each bisection.
         margin: γ.
@@ -259,15 +259,15 @@ def find_measured_ranks(  # noqa: PLR0913 - what find_ranks takes, and what g is
     """
     require_margin(margin)
     how = search or Search()
-    ranks = [layer.rank for layer in walk.layers]
+    ranks = [layer.rank for layer in trace.layers]
 
     def lost(tried: list[int]) -> float:
-        network = compressed_network(model, walk, tried)
+        network = compressed_network(model, trace, tried)
         outputs = outputs_of(network, sample.inputs, batch_size=batch_size)
         return float(how.tolerance.lost((outputs - activations.outputs).double()).max())
 
     count = len(ranks)
-    order = sorted(range(count), key=lambda number: walk.layers[number].shape.num_parameters)
+    order = sorted(range(count), key=lambda number: trace.layers[number].shape.num_parameters)
     for done, number in enumerate(order, start=1):
         share = how.tolerance.threshold(margin) * done / count
         low, high = 0, ranks[number]
@@ -277,4 +277,4 @@ def find_measured_ranks(  # noqa: PLR0913 - what find_ranks takes, and what g is
             low, high = (low, middle) if lost(tried) <= share else (middle, high)
         ranks[number] = high
         report(Progress("ranks", done, count))
-    return choose_ranks(walk, ranks, form=how.form)
+    return choose_ranks(trace, ranks, form=how.form)

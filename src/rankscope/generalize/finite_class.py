@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rankscope.errors import GeneralizationError
 from rankscope.generalize.bounds import GeneralizationBound
-from rankscope.generalize.walk import CPModule
+from rankscope.generalize.layer_trace import CPModule
 from rankscope.networks.batches import Batch
 from rankscope.theorem import Theorem
 
@@ -28,7 +28,7 @@ _UNUSED = "num_batches_tracked"
 
 @dataclass(frozen=True)
 class Quantization:
-    """How every number of a network is rounded.
+    """The rounding of every number of a network.
 
     Args:
         bits: of a number; codes are -n..n with n = 2^(bits - 1) - 1, so 3 at 2 bits.
@@ -58,7 +58,7 @@ class Quantization:
 
     @property
     def num_values(self) -> int:
-        """How many codes there are."""
+        """Number of codes."""
         return 2 * self.largest_code + 1
 
     def codes(self, tensor: Tensor, scale: float) -> Tensor:
@@ -136,10 +136,10 @@ def quantize_network(model: nn.Module, quantization: Quantization) -> QuantizedN
     Raises:
         GeneralizationError: if a scale is missing, or the model holds integers that matter.
     """
-    twin = _smallest(copy.deepcopy(model).eval().requires_grad_(requires_grad=False))
+    clone = _smallest(copy.deepcopy(model).eval().requires_grad_(requires_grad=False))
     histogram = torch.zeros(quantization.num_values, dtype=torch.long)
     num_parameters = num_tensors = 0
-    for name, tensor in _numbers(twin):
+    for name, tensor in _numbers(clone):
         scale = quantization.scale_of(name, tensor)
         codes = quantization.codes(tensor, scale)
         tensor.copy_(codes * scale)
@@ -148,11 +148,11 @@ def quantize_network(model: nn.Module, quantization: Quantization) -> QuantizedN
         num_parameters += tensor.numel()
         num_tensors += 1
     num_scales = num_tensors if quantization.scales is None else 0
-    return QuantizedNetwork(twin, quantization, num_parameters, num_scales, histogram)
+    return QuantizedNetwork(clone, quantization, num_parameters, num_scales, histogram)
 
 
 def _smallest(model: nn.Module) -> nn.Module:
-    """With every factorized layer written dense that has more numbers than its weight."""
+    """Write every factorized layer dense that has more numbers than its weight."""
     if isinstance(model, CPModule):
         return _smaller(model)
     for name, module in list(model.named_modules()):

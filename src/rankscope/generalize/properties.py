@@ -1,4 +1,4 @@
-"""What is measured of a CP layer's weights: how far each number of components can stretch.
+"""Properties of a CP layer's weights: how far each number of components can stretch.
 
 With j of the components of a layer kept, largest first: the tensorization factor t_j bounds the
 norm of what is kept, the tensor noise bound ξ_j that of what is dropped. Both come in two forms,
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rankscope.errors import GeneralizationError
 from rankscope.factorize.frequency_blocks import Torus, frequency_blocks
-from rankscope.generalize.walk import CPLayer
+from rankscope.generalize.layer_trace import CPLayer
 
 
 def kernel_spectra(layer: CPLayer) -> Tensor:
@@ -54,7 +54,7 @@ class Properties(ABC):
 
 @dataclass(frozen=True)
 class Form(ABC):
-    """Which bounds on operator norms are used."""
+    """The bounds on operator norms that are used."""
 
     name: ClassVar[str]
 
@@ -112,7 +112,7 @@ class Exact(Form):
 
 @dataclass(frozen=True, eq=False)
 class TriangleProperties(Properties):
-    """Of all ranks at once; see `Triangle` and, for the Fourier factors, `fourier_factors`."""
+    """Properties at all ranks at once; see `Triangle` and `fourier_factors`."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -177,14 +177,14 @@ def fourier_factors(properties: TriangleProperties) -> FourierFactors:
     powers = properties.spectra.square()
     return FourierFactors(
         squares.cumsum(0).sqrt(),
-        _dropped(squares).sqrt(),
+        _tail_sums(squares).sqrt(),
         powers.cumsum(1).amax(dim=0),
-        _dropped(powers).amax(dim=0),
+        _tail_sums(powers).amax(dim=0),
     )
 
 
-def _dropped(numbers: Tensor) -> Tensor:
-    """Along the last axis, the sum of all that come later."""
+def _tail_sums(numbers: Tensor) -> Tensor:
+    """Sum of all later entries, along the last axis."""
     tails = numbers.flip(-1).cumsum(-1).flip(-1)
     return torch.cat([tails[..., 1:], torch.zeros_like(tails[..., :1])], dim=-1)
 
@@ -210,7 +210,7 @@ class ExactProperties(Properties):
         return self._norm(rank, self.layer.rank)
 
     def _norm(self, start: int, stop: int) -> float:
-        """Of the components from `start` to before `stop`."""
+        """Operator norm of the components from `start` to before `stop`."""
         if start == stop:
             return 0.0
         if (start, stop) not in self.known:

@@ -1,4 +1,4 @@
-"""How many components each layer needs for outputs that stay within a margin."""
+"""Rank search: the components that each layer needs for outputs within a margin."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,9 +12,9 @@ from torch import Tensor
 from rankscope.errors import GeneralizationError
 from rankscope.factorize.cp_layers import cp_unit
 from rankscope.factorize.formats.format import WeightShape
+from rankscope.generalize.layer_trace import Activations, LayerTrace
 from rankscope.generalize.properties import Form, Properties, Triangle
 from rankscope.generalize.sample import LargestEntry, Tolerance, require_margin
-from rankscope.generalize.walk import Activations, Walk
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ChosenRank:
 
     @property
     def num_parameters(self) -> int:
-        """Of the components kept, or of the dense weight if that has fewer; without a bias."""
+        """Entries of the kept components, or of the dense weight if fewer; without a bias."""
         return min(self.kept_rank * cp_unit(self.shape), self.shape.num_parameters)
 
 
@@ -53,7 +53,7 @@ class RankChoice:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """What is kept of each layer."""
+        """Number of components kept of each layer."""
         return tuple(layer.kept_rank for layer in self.layers)
 
     def error_bounds(self, activations: Activations) -> Tensor:
@@ -74,13 +74,13 @@ class RankChoice:
 
 @dataclass(frozen=True)
 class Mode(ABC):
-    """How the allowed distance is shared out among the layers."""
+    """The rule by which the allowed distance is divided among the layers."""
 
     name: ClassVar[str]
 
     @abstractmethod
-    def limits(self, walk: Walk, activations: Activations, allowed: float) -> list[float]:
-        """For each layer, the largest noise times gain that is allowed."""
+    def limits(self, trace: LayerTrace, activations: Activations, allowed: float) -> list[float]:
+        """The largest noise times gain that each layer is allowed."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class Direct(Mode):
 
     name: ClassVar[str] = "direct"
 
-    def limits(self, walk: Walk, activations: Activations, allowed: float) -> list[float]:
+    def limits(self, trace: LayerTrace, activations: Activations, allowed: float) -> list[float]:
         longest = activations.inputs.amax(dim=0).tolist()
-        share = allowed / len(walk.layers)
+        share = allowed / len(trace.layers)
         return [share / length if length > 0 else math.inf for length in longest]
 
 
 @dataclass(frozen=True)
-class Paper(Mode):
+class CushionLimits(Mode):
     r"""Cushions instead of norms of inputs; never allows more than `Direct`.
 
     .. math:: \xi^{(k)} \prod_{i > k} t^{(i)} \le \frac{\varepsilon}{n \max_x \lVert M(x) \rVert}
@@ -113,10 +113,10 @@ class Paper(Mode):
 
     name: ClassVar[str] = "paper"
 
-    def limits(self, walk: Walk, activations: Activations, allowed: float) -> list[float]:
+    def limits(self, trace: LayerTrace, activations: Activations, allowed: float) -> list[float]:
         growths = activations.growths
         for layer, growth, after in zip(
-            walk.layers, growths.tolist(), activations.lengths.T[1:], strict=True
+            trace.layers, growths.tolist(), activations.lengths.T[1:], strict=True
         ):
             if growth == 0:
                 dead = int((after == 0).sum())
@@ -127,14 +127,14 @@ class Paper(Mode):
                 )
         longest = activations.largest_output
         # Zero only where every input of the network is zero.
-        share = allowed / (len(walk.layers) * longest) if longest > 0 else math.inf
+        share = allowed / (len(trace.layers) * longest) if longest > 0 else math.inf
         products = growths.flip(0).cumprod(0).flip(0)
         return [share * product for product in products.tolist()]
 
 
 @dataclass(frozen=True)
 class Search:
-    """How ranks are searched for: `Direct` or `Paper`, `Triangle` or `Exact`, and a tolerance."""
+    """Options of the rank search: `Direct` or `CushionLimits`, `Triangle` or `Exact`, tolerance."""
 
     mode: Mode = field(default_factory=Direct)
     form: Form = field(default_factory=Triangle)
@@ -142,7 +142,7 @@ class Search:
 
 
 def find_ranks(
-    walk: Walk, activations: Activations, margin: float, search: Search | None = None
+    trace: LayerTrace, activations: Activations, margin: float, search: Search | None = None
 ) -> RankChoice:
     """The fewest components of each layer, from the last to the first, that keep the margin.
 
@@ -150,7 +150,7 @@ def find_ranks(
     the network on every sample, by (*).
 
     Args:
-        walk: the network.
+        trace: the network.
         activations: of the network on the sample.
         margin: γ.
         search: how; `Search()` unless given.
@@ -163,25 +163,27 @@ def find_ranks(
     """
     require_margin(margin)
     how = search or Search()
-    limits = how.mode.limits(walk, activations, how.tolerance.allowed(margin))
-    properties = [how.form.of(layer) for layer in walk.layers]
+    limits = how.mode.limits(trace, activations, how.tolerance.allowed(margin))
+    properties = [how.form.of(layer) for layer in trace.layers]
     chosen: dict[int, int] = {}
 
     def factor(number: int, gain: float) -> float:
         chosen[number] = _fewest(properties[number], gain, limits[number])
         return properties[number].factor(chosen[number])
 
-    gains = walk.gains(factor)
+    gains = trace.gains(factor)
     return _choice(properties, [chosen[number] for number in range(len(gains))], gains)
 
 
-def choose_ranks(walk: Walk, ranks: Sequence[int], *, form: Form | None = None) -> RankChoice:
+def choose_ranks(
+    trace: LayerTrace, ranks: Sequence[int], *, form: Form | None = None
+) -> RankChoice:
     """Given ranks, with what (*) needs to know about them.
 
     Raises:
         GeneralizationError: if there is not one rank for each layer, from 1 to all components.
     """
-    wanted = [layer.rank for layer in walk.layers]
+    wanted = [layer.rank for layer in trace.layers]
     is_fitting = len(ranks) == len(wanted) and all(
         1 <= rank <= most for rank, most in zip(ranks, wanted, strict=True)
     )
@@ -189,8 +191,8 @@ def choose_ranks(walk: Walk, ranks: Sequence[int], *, form: Form | None = None) 
         raise GeneralizationError(
             f"choose_ranks: wanted {len(wanted)} ranks from 1 to {wanted}, got {list(ranks)}."
         )
-    properties = [(form or Triangle()).of(layer) for layer in walk.layers]
-    gains = walk.gains(lambda number, _: properties[number].factor(ranks[number]))
+    properties = [(form or Triangle()).of(layer) for layer in trace.layers]
+    gains = trace.gains(lambda number, _: properties[number].factor(ranks[number]))
     return _choice(properties, ranks, gains)
 
 

@@ -64,7 +64,7 @@ class Sample:
 
 
 def margins(outputs: Tensor, labels: Tensor) -> Tensor:
-    r"""By how much the label's score is above the best other one, (samples).
+    r"""Margin of the label's score above the best other one, (samples).
 
     .. math:: f(x)_y - \max_{i \ne y} f(x)_i
 
@@ -109,7 +109,7 @@ class Tolerance(ABC):
 
     @abstractmethod
     def lost(self, deviations: Tensor) -> Tensor:
-        """From f - g (samples, classes), the most that a margin can have lost, (samples)."""
+        """The most that a margin can have lost, (samples), given f - g (samples, classes)."""
 
     def threshold(self, margin: float) -> float:
         """Above this margin of f, f and g give the same class if `allowed` is kept."""

@@ -86,7 +86,7 @@ class Batch:
 
     @property
     def num_samples(self) -> int:
-        """How many samples the batch holds."""
+        """Number of samples in the batch."""
         return len(self.inputs)
 
     def part(self, chosen: slice) -> "Batch":
@@ -138,7 +138,7 @@ class TensorData:
         return len(self.inputs)
 
     def num_batches(self, batch_size: int) -> int:
-        """How many batches an epoch has; the last may be smaller."""
+        """Number of batches of an epoch; the last may be smaller."""
         return -(-len(self) // batch_size)
 
     def epoch(self, number: int, batch_size: int, *, seed: int, start: int = 0) -> Iterator[Batch]:

@@ -63,7 +63,7 @@ def _in_cp_layers(make: "Callable[[], nn.Module]") -> "Callable[[], nn.Module]":
 
 
 def _centred(place: str, *sizes: Any, **options: Any) -> "Callable[[], nn.Module]":
-    """Only the means of pixels are subtracted, so that distances between images stay."""
+    """Subtract only the means of pixels, so that distances between images stay."""
     return lambda: _found(place)(
         *sizes, scaling=_found("robust.networks:centred_cifar10")(), **options
     )

@@ -40,7 +40,7 @@ class Scores:
     @classmethod
     def of(cls, values: Tensor, log_scale: Tensor) -> "Scores":
         """Scores whose largest value is of size 1."""
-        sized, log_size = rescaled(values)
+        sized, log_size = rescale(values)
         return cls(sized, log_scale + log_size)
 
     def logits(self) -> Tensor:
@@ -101,7 +101,7 @@ class TensorNetworkClassifier(nn.Module, ABC):
             )
 
 
-def rescaled(values: Tensor) -> tuple[Tensor, Tensor]:
+def rescale(values: Tensor) -> tuple[Tensor, Tensor]:
     """Values (…, channels) whose largest is of size 1, and the logarithms of the sizes (…).
 
     Sizes are constants to the gradient: what is divided here is multiplied again in the end.
@@ -286,10 +286,10 @@ class ShallowClassifier(TensorNetworkClassifier):
 
     def contract(self, features: Tensor) -> Scores:
         """The scores of features (patches, batch, features)."""
-        products, log_scale = rescaled(features @ self.factors.transpose(1, 2))
+        products, log_scale = rescale(features @ self.factors.transpose(1, 2))
         log_scale = log_scale.sum(dim=0)
         while len(products) > 1:
-            products, change = rescaled(product_of_pairs(products))
+            products, change = rescale(product_of_pairs(products))
             log_scale = log_scale + change.sum(dim=0)
         return Scores.of(products[0] @ self.mixing, log_scale)
 
@@ -387,7 +387,7 @@ class HierarchicalClassifier(TensorNetworkClassifier):
         """The scores of features (patches, batch, features)."""
         nodes, log_scale = features, features.new_zeros(features.shape[1])
         for maps in self.convolutions:
-            mapped, size = rescaled(nodes @ maps.transpose(1, 2))
+            mapped, size = rescale(nodes @ maps.transpose(1, 2))
             log_scale = log_scale + size.sum(dim=0)
             nodes = product_of_pairs(mapped)
         return Scores.of(nodes[0] @ self.output, log_scale)

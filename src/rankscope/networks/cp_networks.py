@@ -31,8 +31,8 @@ def with_cp_layers(
         keep_ends: the first and the last of these layers stay dense, as in CP-VGG-16.
 
     Example:
-        >>> twin = with_cp_layers(nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU()), keep_ends=False)
-        >>> type(twin[0]).__name__, twin[0].ranks
+        >>> clone = with_cp_layers(nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU()), keep_ends=False)
+        >>> type(clone[0]).__name__, clone[0].ranks
         ('FactorizedConv2d', (22,))
     """
     generator = torch.Generator().manual_seed(seed)
@@ -60,7 +60,7 @@ def with_cp_layers(
             generator=generator,
         )
 
-    return _replaced(model, drawn, keep_ends=keep_ends)
+    return _replace_layers(model, drawn, keep_ends=keep_ends)
 
 
 def in_cp_form(model: nn.Module) -> nn.Module:
@@ -70,14 +70,14 @@ def in_cp_form(model: nn.Module) -> nn.Module:
     (`rankscope.factorize.cp_layers.exact_components`). Convolutions in groups stay as they are.
 
     Example:
-        >>> twin = in_cp_form(nn.Sequential(nn.Linear(4, 3)))
-        >>> twin[0].normalized().weights.shape
+        >>> clone = in_cp_form(nn.Sequential(nn.Linear(4, 3)))
+        >>> clone[0].normalized().weights.shape
         torch.Size([3])
 
     Raises:
         LayerError: if a weight is not finite.
     """
-    return _replaced(model, _in_cp_form, keep_ends=False)
+    return _replace_layers(model, _in_cp_form, keep_ends=False)
 
 
 def _in_cp_form(layer: nn.Module) -> nn.Module:
@@ -85,15 +85,15 @@ def _in_cp_form(layer: nn.Module) -> nn.Module:
     return as_cp(layer)
 
 
-def _replaced(model: nn.Module, replace: Replace, *, keep_ends: bool) -> nn.Module:
-    twin = copy.deepcopy(model)
-    if _is_replaceable(twin):
-        return twin if keep_ends else replace(twin)
-    found = [name for name, module in twin.named_modules() if _is_replaceable(module)]
-    for name in found[1:-1] if keep_ends else found:
+def _replace_layers(model: nn.Module, replace: Replace, *, keep_ends: bool) -> nn.Module:
+    clone = copy.deepcopy(model)
+    if _is_replaceable(clone):
+        return clone if keep_ends else replace(clone)
+    replaceable = [name for name, module in clone.named_modules() if _is_replaceable(module)]
+    for name in replaceable[1:-1] if keep_ends else replaceable:
         parent, _, own = name.rpartition(".")
-        setattr(twin.get_submodule(parent), own, replace(twin.get_submodule(name)))
-    return twin
+        setattr(clone.get_submodule(parent), own, replace(clone.get_submodule(name)))
+    return clone
 
 
 def _is_replaceable(module: nn.Module) -> bool:

@@ -135,7 +135,7 @@ class _DownloadError(Exception):
 
 
 def _cache(data: Path | None) -> list[Path]:
-    """Where downloads go that no folder was named for."""
+    """The folders of downloads, if none was named."""
     if data is not None:
         return []
     try:
@@ -288,13 +288,13 @@ def _digits(folder: Path | None) -> DataSet:
 def _mnist_like(name: str, source: Source) -> Callable[[Path | None], DataSet]:
     def load(folder: Path | None) -> DataSet:
         where = source.locate(folder)
-        train = _labelled(where, "train")
-        return DataSet(name, train, _labelled(where, "t10k"), num_classes=10)
+        train = _read_labelled(where, "train")
+        return DataSet(name, train, _read_labelled(where, "t10k"), num_classes=10)
 
     return load
 
 
-def _labelled(where: Path, split: str) -> TensorData:
+def _read_labelled(where: Path, split: str) -> TensorData:
     images = read_idx(_present(where / f"{split}-images-idx3-ubyte"))
     labels = read_idx(_present(where / f"{split}-labels-idx1-ubyte"))
     if images.ndim != 3 or labels.shape != images.shape[:1]:
@@ -312,11 +312,13 @@ def _present(path: Path) -> Path:
 
 def _cifar10(folder: Path | None) -> DataSet:
     where = _CIFAR10.locate(folder)
-    train = _joined([where / f"data_batch_{number}.bin" for number in range(1, 6)], PadCropFlip())
-    return DataSet("cifar10", train, _joined([where / "test_batch.bin"]), num_classes=10)
+    train = _concatenate_files(
+        [where / f"data_batch_{number}.bin" for number in range(1, 6)], PadCropFlip()
+    )
+    return DataSet("cifar10", train, _concatenate_files([where / "test_batch.bin"]), num_classes=10)
 
 
-def _joined(paths: list[Path], augment: Augmentation | None = None) -> TensorData:
+def _concatenate_files(paths: list[Path], augment: Augmentation | None = None) -> TensorData:
     parts: list[tuple[Tensor, Tensor]] = [read_cifar10(path) for path in paths]
     images, labels = (torch.cat(column) for column in zip(*parts, strict=True))
     return TensorData(images, labels, augment, IMAGENET_NORMALIZATION)

@@ -54,7 +54,7 @@ class BatchScale(nn.Module):
         return (features * square.clamp(min=_SMALLEST).rsqrt()).movedim(-1, self.position)
 
     def scales(self) -> Tensor:
-        """What each feature is divided by at inference."""
+        """The divisor of each feature at inference."""
         return self.mean_square.clamp(min=_SMALLEST).sqrt()
 
     def _remember(self, square: Tensor) -> None:
@@ -148,7 +148,7 @@ class DegreeNetwork(nn.Module):
             raise SizeError(
                 f"DegreeNetwork: the output must lie in 0..{self.num_outputs - 1}, got {output}."
             )
-        found = DegreePolynomial(
+        polynomial = DegreePolynomial(
             num_inputs=self.num_inputs,
             width=self.width,
             degrees=tuple(degree for degree, _ in self.split_degrees),
@@ -166,8 +166,8 @@ class DegreeNetwork(nn.Module):
                 state[name] = state[name] / scale[:, None]
         readout = self.readout.weight[output].detach().double() / scales[-1]
         constant = self.readout.bias[output : output + 1].detach().double()
-        found.load_state_dict({**state, "readout": readout, "constant": constant})
-        return found
+        polynomial.load_state_dict({**state, "readout": readout, "constant": constant})
+        return polynomial
 
 
 def widest_network(
@@ -277,7 +277,7 @@ class DegreeAttention(nn.Module):
             raise SizeError(
                 f"DegreeAttention: the output must lie in 0..{self.num_outputs - 1}, got {output}."
             )
-        found = SelfAttention(**self.core.settings).double()  # type: ignore[arg-type]
+        polynomial = SelfAttention(**self.core.settings).double()  # type: ignore[arg-type]
         state = {name: value.detach().double() for name, value in self.core.named_parameters()}
         last = len(self.scales) - 1
         for number, scale in enumerate(self.scales):
@@ -287,5 +287,5 @@ class DegreeAttention(nn.Module):
             state[name] = state[name] / rows.view(-1, *[1] * (state[name].ndim - 1))
             if number == last:  # the polynomial's output is coordinate 0
                 state[name] = state[name].roll(-output, dims=0)
-        found.load_state_dict(state)
-        return found
+        polynomial.load_state_dict(state)
+        return polynomial

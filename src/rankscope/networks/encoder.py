@@ -49,7 +49,7 @@ MINILM = EncoderSizes(width=384, num_layers=6, inner_width=1536)
 
 
 class Embeddings(nn.Module):
-    """What a token is, where it stands, and which of two sentences it is in (always the first)."""
+    """Token, position and segment embeddings (always the first segment)."""
 
     places: Tensor  # the numbers of all positions
 

@@ -1,4 +1,4 @@
-"""What a tensor-network classifier sees of an image: a feature vector for each patch."""
+"""Patch features: the vectors that a tensor-network classifier gets of an image."""
 
 import math
 
@@ -71,13 +71,13 @@ class PatchFeatures(nn.Module):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """How many rows and columns of patches there are."""
+        """Numbers of rows and columns of patches."""
         _, height, width = self.image
         return (height - self.patch) // self.stride + 1, (width - self.patch) // self.stride + 1
 
     @property
     def num_patches(self) -> int:
-        """How many patches there are."""
+        """Number of patches."""
         return math.prod(self.grid)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class PatchFeatures(nn.Module):
                 f" got {tuple(images.shape)}."
             )
         mapped = nn.functional.conv2d(images, self.weight, self.bias, self.stride)
-        found = self.activation(mapped.flatten(2).permute(2, 0, 1))
+        features = self.activation(mapped.flatten(2).permute(2, 0, 1))
         if self.is_normalized:
-            found = nn.functional.rms_norm(found, found.shape[-1:], eps=1e-6)
-        return nn.functional.pad(found, (1, 0), value=1.0)
+            features = nn.functional.rms_norm(features, features.shape[-1:], eps=1e-6)
+        return nn.functional.pad(features, (1, 0), value=1.0)

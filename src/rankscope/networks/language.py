@@ -125,7 +125,7 @@ def from_gpt2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     converted = {}
     for name, tensor in tensors.items():
         if not _MASKS.fullmatch(name):
-            ours = _renamed(name.removeprefix("transformer."), _NAMES)
+            ours = _rename(name.removeprefix("transformer."), _NAMES)
             converted[ours] = tensor.T.contiguous() if _MAP.search(name) else tensor
     return converted
 
@@ -141,12 +141,12 @@ def to_gpt2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     converted = {}
     for name, tensor in tensors.items():
         if name != "head.weight":
-            theirs = _renamed(name, tuple((ours, theirs) for theirs, ours in _NAMES))
+            theirs = _rename(name, tuple((ours, theirs) for theirs, ours in _NAMES))
             converted[theirs] = tensor.T.contiguous() if _MAP.search(theirs) else tensor
     return converted
 
 
-def _renamed(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
+def _rename(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
     for old, new in pairs:
         pattern = re.escape(old).replace(r"\#", r"(\d+)")
         if re.match(pattern, name):
@@ -278,11 +278,11 @@ def read_phonemes(logits: Tensor) -> list[tuple[str, ...]]:
         >>> read_phonemes(nn.functional.one_hot(torch.tensor([[22, 3, 22]]), 74))
         [('B',)]
     """
-    found = []
+    words = []
     for row in logits.argmax(dim=2).tolist():
         length = row.index(_END) if _END in row else len(row)
-        found.append(tuple(PHONEMES[number] for number in row[:length]))
-    return found
+        words.append(tuple(PHONEMES[number] for number in row[:length]))
+    return words
 
 
 def from_g2p_en(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -112,7 +112,7 @@ class MlpMixer(nn.Module):
                 f"MlpMixer: an exact rank needs the activation Power(degree), got "
                 f"{self.activation}. Use separation_rank(mixer, …) on data."
             )
-        found = PolynomialMixer(**asdict(self.sizes), degree=self.activation.degree).double()
+        polynomial = PolynomialMixer(**asdict(self.sizes), degree=self.activation.degree).double()
         state = {name: value.detach().double() for name, value in self.named_parameters()}
         for number in range(self.sizes.depth):
             for side, scales in (("token", self.token_scales), ("channel", self.channel_scales)):
@@ -123,8 +123,8 @@ class MlpMixer(nn.Module):
         weight, constant = state.pop("readout.weight"), state.pop("readout.bias")
         state["readout"] = weight[output] / self.sizes.num_tokens
         state["constant"] = constant[output : output + 1]
-        found.load_state_dict(state)
-        return found
+        polynomial.load_state_dict(state)
+        return polynomial
 
     def diagram(self) -> Network:
         """One output at inference; arrays are named as those of a `PolynomialMixer`."""

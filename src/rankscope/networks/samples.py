@@ -1,4 +1,4 @@
-"""What a model is measured on: samples of a data set, a folder or a file."""
+"""Samples that a model is measured on, from a data set, a folder or a file."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -147,7 +147,7 @@ class CPForm(AttentionForm):
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """How deep and wide a transformer is, and of what attention.
+    """Depth, width and attention of a transformer.
 
     Args:
         depth: number of blocks; of an encoder and a decoder, in each.
@@ -450,7 +450,7 @@ COLOURS = 3
 
 
 class PixelInput(Enum):
-    """What a pixel is to the model.
+    """Embedding of a pixel: by its intensities as a vector, or by learned tables.
 
     Attributes:
         VECTOR: its three intensities in -1..1: inputs have rank 3, whatever the width.
@@ -462,7 +462,7 @@ class PixelInput(Enum):
 
 
 class PixelModel(nn.Module):
-    """How likely each intensity of each colour of the next pixel is.
+    """An autoregressive model of pixels: the logits of each intensity of each colour.
 
     Args:
         levels: intensities are 0..levels - 1.
@@ -528,12 +528,12 @@ class PixelModel(nn.Module):
         return torch.stack(parts).sum(0)
 
     def _logits(self, states: Tensor, images: Tensor) -> Tensor:
-        found = []
+        logits = []
         for colour, head in enumerate(self.heads):
-            found.append(head(nn.functional.gelu(states)))
+            logits.append(head(nn.functional.gelu(states)))
             if colour < COLOURS - 1:
                 states = states + self.known[colour](images[..., colour])
-        return torch.stack(found, -2)
+        return torch.stack(logits, -2)
 
 
 def bits_per_dimension(model: nn.Module, images: Tensor) -> Tensor:

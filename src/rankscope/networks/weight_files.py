@@ -60,10 +60,10 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, who: str) -
         ModelFileError: if a tensor is missing, is not the model's, has another shape, or holds
             integers where the model has fractions.
     """
-    found = _without_prefix(tensors)
+    tensors_by_name = _without_prefix(tensors)
     places = model.state_dict(keep_vars=True)
-    _check_names(found, places, who=who, model=type(model).__name__)
-    for name, tensor in found.items():
+    _check_names(tensors_by_name, places, who=who, model=type(model).__name__)
+    for name, tensor in tensors_by_name.items():
         if name in places and tensor.shape != places[name].shape:
             raise ModelFileError(
                 f"{who}: {name} has the shape {tuple(tensor.shape)}, but that of "
@@ -74,19 +74,19 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, who: str) -
                 f"{who}: {name} holds {tensor.dtype}, but that of {type(model).__name__} "
                 f"{places[name].dtype}; numbers that were quantized must be put back first."
             )
-    _check_ties(found, places, who=who)
+    _check_ties(tensors_by_name, places, who=who)
     with torch.no_grad():
         for name, place in places.items():
-            if name in found:
-                place.copy_(found[name])
+            if name in tensors_by_name:
+                place.copy_(tensors_by_name[name])
 
 
 def _check_names(
-    found: Mapping[str, Tensor], places: Mapping[str, Tensor], *, who: str, model: str
+    tensors: Mapping[str, Tensor], places: Mapping[str, Tensor], *, who: str, model: str
 ) -> None:
-    given = {id(place) for name, place in places.items() if name in found}
+    given = {id(place) for name, place in places.items() if name in tensors}
     missing = [name for name, place in places.items() if id(place) not in given]
-    unknown = [name for name in found if name not in places]
+    unknown = [name for name in tensors if name not in places]
     problems = [name for name in missing + unknown if not name.endswith(_NOT_LEARNED)]
     if problems:
         what = "is missing" if problems[0] in missing else f"is none of {model}'s"
@@ -96,11 +96,11 @@ def _check_names(
         )
 
 
-def _check_ties(found: Mapping[str, Tensor], places: Mapping[str, Tensor], *, who: str) -> None:
+def _check_ties(given: Mapping[str, Tensor], places: Mapping[str, Tensor], *, who: str) -> None:
     first: dict[int, str] = {}
-    for name in (name for name in places if name in found):
+    for name in (name for name in places if name in given):
         other = first.setdefault(id(places[name]), name)
-        if not _are_same(found[name], found[other]):
+        if not _are_same(given[name], given[other]):
             raise ModelFileError(
                 f"{who}: {other} and {name} are one weight in the model, but differ in the file."
             )

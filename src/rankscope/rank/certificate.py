@@ -155,7 +155,7 @@ def pack_answers(solutions: NDArray[numpy.int64]) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class Certificate:
-    """That the separation rank of a network over a partition is at least `lower`.
+    """Claims that the separation rank of a network over a partition is at least `lower`.
 
     Args:
         family: which network.
@@ -309,7 +309,7 @@ def _require_answers(minor: CertifiedMinor, prime: int) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of checking a certificate.
+    """The result of checking a certificate.
 
     Args:
         is_proved: whether everything in it is true.

@@ -89,16 +89,16 @@ def eliminate(residues: Matrix, prime: int, *, num_columns: int | None = None) -
         if row == num_rows:
             break
         stop = min(start + width, num_columns)
-        found = _search(residues, row, (start, stop), prime)
-        if len(found.rows) == 0:
+        panel = _search(residues, row, (start, stop), prime)
+        if len(panel.rows) == 0:
             continue
-        inverse = found.inverse[:, _gather(residues, row_order, row, start, found.rows)]
-        panels.append(Panel(row, start + found.columns, inverse))
-        below = row + len(found.rows)
-        factors = numpy.zeros((num_rows - below, len(found.rows)))
+        inverse = panel.inverse[:, _gather(residues, row_order, row, start, panel.rows)]
+        panels.append(Panel(row, start + panel.columns, inverse))
+        below = row + len(panel.rows)
+        factors = numpy.zeros((num_rows - below, len(panel.rows)))
         entries = residues[below:, start:stop]
-        if not numpy.array_equal(found.columns, numpy.arange(stop - start)):
-            entries = entries[:, found.columns]
+        if not numpy.array_equal(panel.columns, numpy.arange(stop - start)):
+            entries = entries[:, panel.columns]
         # The sign: subtracting makes minus the factors, so the inverse is taken with a minus.
         subtract_product(factors, entries, -inverse, prime)
         subtract_product(residues, factors, residues[row:below, stop:], prime, corner=(below, stop))
@@ -107,7 +107,7 @@ def eliminate(residues: Matrix, prime: int, *, num_columns: int | None = None) -
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _PanelPivots:
     """Pivot rows of the matrix, pivot columns of the panel, the inverse where they meet."""
 
     rows: Positions
@@ -115,41 +115,43 @@ class _Found:
     inverse: Matrix
 
 
-def _search(residues: Matrix, first_row: int, span: tuple[int, int], prime: int) -> _Found:
+def _search(residues: Matrix, first_row: int, span: tuple[int, int], prime: int) -> _PanelPivots:
     """Find as many independent rows of a panel as it has, from `first_row` on."""
     panel = residues[:, span[0] : span[1]]
     width = span[1] - span[0]
     nothing = numpy.zeros(0, dtype=numpy.int64)
-    found = _Found(nothing, nothing, numpy.zeros((0, 0)))
+    pivots = _PanelPivots(nothing, nothing, numpy.zeros((0, 0)))
     start, stop = first_row, first_row + width + _SPARE_ROWS
-    while start < len(residues) and len(found.rows) < width:
+    while start < len(residues) and len(pivots.rows) < width:
         block = numpy.array(panel[start:stop], order="C")
-        if len(found.rows):
-            _clear(block, panel, found, prime)
+        if len(pivots.rows):
+            _clear(block, panel, pivots, prime)
         if block.any():
-            found = _extend(found, block, panel, start, prime)
+            pivots = _extend(pivots, block, panel, start, prime)
         start, stop = stop, stop + _CHUNK_ROWS
-    return found
+    return pivots
 
 
-def _clear(block: Matrix, panel: Matrix, found: _Found, prime: int) -> None:
+def _clear(block: Matrix, panel: Matrix, pivots: _PanelPivots, prime: int) -> None:
     """Subtract from every row of a block its combination of the pivot rows found so far."""
-    factors = numpy.zeros((len(block), len(found.rows)))
-    subtract_product(factors, block[:, found.columns], -found.inverse, prime)
-    subtract_product(block, factors, panel[found.rows], prime)
+    factors = numpy.zeros((len(block), len(pivots.rows)))
+    subtract_product(factors, block[:, pivots.columns], -pivots.inverse, prime)
+    subtract_product(block, factors, panel[pivots.rows], prime)
 
 
-def _extend(found: _Found, block: Matrix, panel: Matrix, start: int, prime: int) -> _Found:
+def _extend(
+    pivots: _PanelPivots, block: Matrix, panel: Matrix, start: int, prime: int
+) -> _PanelPivots:
     """Add the pivots of a block that stands at row `start` of the panel, cleared by the others."""
     most = min(block.shape)
     rows, columns = numpy.empty(most, dtype=numpy.int64), numpy.empty(most, dtype=numpy.int64)
     count = find_pivots(block, float(prime), rows, columns)
-    all_rows = numpy.concatenate([found.rows, start + rows[:count]])
-    all_columns = numpy.concatenate([found.columns, columns[:count]])
+    all_rows = numpy.concatenate([pivots.rows, start + rows[:count]])
+    all_columns = numpy.concatenate([pivots.columns, columns[:count]])
     # Each pivot was non-zero after clearing by the ones before it, so no leading minor vanishes.
     inverse = numpy.array(panel[all_rows][:, all_columns], order="C")
     invert_in_place(inverse, float(prime))
-    return _Found(all_rows, all_columns, inverse)
+    return _PanelPivots(all_rows, all_columns, inverse)
 
 
 def _gather(
@@ -213,7 +215,7 @@ def rank_modulo(matrix: NDArray[numpy.generic], prime: SupportsIndex) -> int:
         Dumas, Giorgi & Pernet (2008), Dense linear algebra over word-size prime fields: the
         FFLAS and FFPACK packages, arXiv:cs/0601133.
     """
-    return _eliminated(matrix, prime, "rank_modulo").matrix_rank
+    return _eliminate_copy(matrix, prime, "rank_modulo").matrix_rank
 
 
 def pivots_modulo(matrix: NDArray[numpy.generic], prime: SupportsIndex) -> Pivots:
@@ -227,7 +229,7 @@ def pivots_modulo(matrix: NDArray[numpy.generic], prime: SupportsIndex) -> Pivot
         MatrixError: if the array is no matrix of integers.
         PrimeError: if the prime is composite or too large.
     """
-    echelon = _eliminated(matrix, prime, "pivots_modulo")
+    echelon = _eliminate_copy(matrix, prime, "pivots_modulo")
     return Pivots(echelon.prime, echelon.pivot_rows, echelon.pivot_columns)
 
 
@@ -281,7 +283,7 @@ def _substituted_back(echelon: Echelon, size: int, count: int) -> NDArray[numpy.
     return numpy.remainder(solution.astype(numpy.int64), echelon.prime)
 
 
-def _eliminated(matrix: NDArray[numpy.generic], prime: SupportsIndex, who: str) -> Echelon:
+def _eliminate_copy(matrix: NDArray[numpy.generic], prime: SupportsIndex, who: str) -> Echelon:
     checked = _checked_prime(prime, who)
     return eliminate(to_residues(matrix, checked, who=who), checked)
 

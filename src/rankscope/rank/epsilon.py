@@ -134,16 +134,16 @@ class MeanSquare(Metric):
 
     def root_weights(self, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
         sides = (self.left_weights, self.right_weights)
-        found = [
+        roots = [
             numpy.full(count, 1 / count) if weights is None else weights
             for weights, count in zip(sides, shape, strict=True)
         ]
-        if (len(found[0]), len(found[1])) != tuple(shape):
+        if (len(roots[0]), len(roots[1])) != tuple(shape):
             raise MetricError(
                 f"MeanSquare: a matrix of shape {tuple(shape)} needs as many weights, got "
-                f"{len(found[0])} for its rows and {len(found[1])} for its columns."
+                f"{len(roots[0])} for its rows and {len(roots[1])} for its columns."
             )
-        return numpy.sqrt(found[0]), numpy.sqrt(found[1])
+        return numpy.sqrt(roots[0]), numpy.sqrt(roots[1])
 
     def _weighted(self, matrix: Matrix) -> Matrix:
         left, right = self.root_weights(matrix.shape)
@@ -304,7 +304,7 @@ class LowRank:
         return product
 
 
-def itself(matrix: Matrix) -> LowRank:
+def full_rank_witness(matrix: Matrix) -> LowRank:
     """The matrix without any error, at the rank of its shorter side."""
     rows, columns = matrix.shape
     is_wide = rows < columns
@@ -340,7 +340,7 @@ def least_truncation(
     errors = metric.truncation_errors(matrix, left, values, right)
     hopeful = numpy.flatnonzero(errors <= radius * (1 + 1e-9) + 2 * rounding(matrix))
     sizes = [int(size) for size in hopeful if lower <= size < len(values)]
-    best = itself(matrix)
+    best = full_rank_witness(matrix)
     first, last = 0, len(sizes)
     middle = 0  # the first is nearly always right; otherwise halve
     while first < last:
@@ -361,7 +361,7 @@ def weighted_svd(matrix: Matrix, metric: Metric) -> Spectrum:
     return left / rows[:, None], values, right / columns
 
 
-def improved(
+def improve(
     matrix: Matrix, spectrum: Spectrum, metric: Metric, radius: float, best: LowRank, *, lower: int
 ) -> LowRank:
     """Look for smaller ranks than that of `best` by alternating projections, halving.
@@ -375,8 +375,8 @@ def improved(
     spectra = [(0.0, spectrum), (centre, weighted_svd(matrix - centre, metric))]
     while least < best.inner_size:
         starts = [_shifted_truncation(shift, svd, middle) for shift, svd in spectra]
-        found = (_alternated(matrix, start, metric, radius) for start in starts)
-        better = next((candidate for candidate in found if candidate is not None), None)
+        candidates = (_alternate_projections(matrix, start, metric, radius) for start in starts)
+        better = next((candidate for candidate in candidates if candidate is not None), None)
         if better is None:
             least = middle + 1
         else:
@@ -396,7 +396,9 @@ def _shifted_truncation(shift: float, spectrum: Spectrum, size: int) -> LowRank:
     return LowRank(columns, rows, "constant and truncation" if shift else "truncation")
 
 
-def _alternated(matrix: Matrix, start: LowRank, metric: Metric, radius: float) -> LowRank | None:
+def _alternate_projections(
+    matrix: Matrix, start: LowRank, metric: Metric, radius: float
+) -> LowRank | None:
     """Project on the ball and on the matrices of this rank in turns, until inside."""
     current = start
     for _ in range(_ROUNDS):
@@ -504,7 +506,7 @@ def epsilon_rank(
     lower = metric.lower_rank(scaled, small)
     spectrum = weighted_svd(scaled, metric)
     best = least_truncation(scaled, spectrum, metric, small, lower=lower)
-    best = improved(scaled, spectrum, metric, small, best, lower=lower)
+    best = improve(scaled, spectrum, metric, small, best, lower=lower)
     return EpsilonRank(
         lower=lower,
         upper=best.inner_size,

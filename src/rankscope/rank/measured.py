@@ -1,4 +1,4 @@
-"""What is measured, how, and the result: a split function, options, and the measured rank."""
+"""Measured ranks: the split function that is measured, the options, and the result."""
 
 import math
 from abc import ABC, abstractmethod
@@ -54,7 +54,7 @@ _FAST_PRIME_LIMIT = 2**24  # below, elimination needs no second product
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """How a separation rank is to be measured.
+    """Options of the measurement of a separation rank.
 
     Args:
         seed: draws the weights and the sample points, together with each prime.
@@ -67,7 +67,7 @@ class MeasureOptions:
         memory_limit: in bytes; None for four fifths of what is available.
         checkpoint: a folder to keep finished tiles in; the same call goes on from there.
         workers: who computes the tiles.
-        report: told of every finished tile and elimination.
+        report: called after every finished tile and elimination.
 
     Raises:
         MeasurementError: if a number is out of range.

@@ -95,7 +95,7 @@ class Saturation:
 
     @property
     def first_size(self) -> int:
-        """How many points to begin with."""
+        """Number of points to begin with."""
         return _FIRST_SIZE if self._test_size is None else min(_FIRST_SIZE, self._test_size)
 
     def shape(self, size: int) -> Shape:
@@ -152,7 +152,7 @@ class GrowingMatrices:
         is_graded: whether the matrices are the graded parts.
         store: keeps tiles, and may know some already.
         workers: compute the tiles.
-        report: told of every tile and every elimination.
+        report: called after every tile and every elimination.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Checkpoint:
     Args:
         folder: created if it is not there.
         identity: plain data that says what is measured; a folder goes on with the same only.
-        on_damage: told the name of each file that has to be computed again.
+        on_damage: called with the name of each file that has to be computed again.
 
     Raises:
         CheckpointError: if the folder belongs to something else, or is in use.
@@ -250,12 +250,12 @@ class Checkpoint:
 
     def finish(self, run: Run) -> None:
         """Record a run, and drop its tiles: nothing needs them any more."""
-        _write_sealed(self._run_path(run.prime), json.dumps(asdict(run)).encode())
+        _write_with_digest(self._run_path(run.prime), json.dumps(asdict(run)).encode())
         self._drop_tiles(run.prime)
 
     def finished(self, prime: int) -> Run | None:
         """The run modulo a prime, if it was recorded."""
-        data = _read_sealed(self._run_path(prime), self._on_damage)
+        data = _read_with_digest(self._run_path(prime), self._on_damage)
         if data is None:
             return None
         self._drop_tiles(prime)  # if the process was killed before it had dropped them all
@@ -283,16 +283,16 @@ class TilesInFolder(TileStore):
         self._on_damage = on_damage
 
     def has(self, tile: Tile) -> bool:
-        return _read_sealed(self._path(tile), self._on_damage) is not None
+        return _read_with_digest(self._path(tile), self._on_damage) is not None
 
     def put(self, tile: Tile, parts: Parts) -> None:
         buffer = io.BytesIO()
         numpy.save(buffer, parts, allow_pickle=False)
-        _write_sealed(self._path(tile), buffer.getvalue())
+        _write_with_digest(self._path(tile), buffer.getvalue())
 
     def get(self, tile: Tile) -> Parts:
         path = self._path(tile)
-        data = _read_sealed(path, self._on_damage)
+        data = _read_with_digest(path, self._on_damage)
         if data is None:
             raise CheckpointError(
                 f"{str(path)!r} was removed or damaged while it was in use. Start again: "
@@ -305,12 +305,12 @@ class TilesInFolder(TileStore):
         return self._folder / f"{tile.name}.npy"
 
 
-def _write_sealed(path: Path, data: bytes) -> None:
+def _write_with_digest(path: Path, data: bytes) -> None:
     # Not waiting for the disk: the digest tells if the power failed before the data were there.
     write_atomically(path, data + hashlib.sha256(data).digest(), is_synced=False)
 
 
-def _read_sealed(path: Path, on_damage: Callable[[str], None]) -> bytes | None:
+def _read_with_digest(path: Path, on_damage: Callable[[str], None]) -> bytes | None:
     """What was written, or None if there is nothing or it is damaged."""
     if not path.is_file():
         return None
@@ -335,8 +335,8 @@ _BYTES_PER_VALUE = 24  # while a tile is computed: int64, and as much again on t
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is measured.
+class MeasurementProblem:
+    """A measurement problem: the function, its degree, its bounds and its identity.
 
     Args:
         split: gives the function modulo a prime.
@@ -360,7 +360,7 @@ class Subject:
         return None if self.upper is None else self.upper.value
 
 
-def measure(subject: Subject, options: MeasureOptions) -> MeasuredRank:
+def measure(problem: MeasurementProblem, options: MeasureOptions) -> MeasuredRank:
     """Measure the separation rank of almost all weights.
 
     Raises:
@@ -371,15 +371,15 @@ def measure(subject: Subject, options: MeasureOptions) -> MeasuredRank:
         CheckpointError: if the checkpoint belongs to something else.
     """
     start = time.perf_counter()
-    primes = options.primes_for(subject.degree)
-    is_graded = _is_graded(subject, subject.split(primes[0]), options)
+    primes = options.primes_for(problem.degree)
+    is_graded = _is_graded(problem, problem.split(primes[0]), options)
     # Asked once: later, our own matrices take part of what is available.
     limit = options.memory_limit or default_memory_limit()
     with ExitStack() as stack:
-        checkpoint = _checkpoint(subject, options, is_graded=is_graded)
+        checkpoint = _checkpoint(problem, options, is_graded=is_graded)
         if checkpoint is not None:
             stack.callback(checkpoint.close)
-        session = _Session(subject, options, checkpoint, is_graded, limit)
+        session = _Session(problem, options, checkpoint, is_graded, limit)
         runs: list[Run] = []
         for prime in primes:
             run = None if checkpoint is None else checkpoint.finished(prime)
@@ -390,17 +390,19 @@ def measure(subject: Subject, options: MeasureOptions) -> MeasuredRank:
             runs.append(run)
             measured = MeasuredRank(
                 tuple(runs),
-                subject.upper,
-                subject.degree,
+                problem.upper,
+                problem.degree,
                 time.perf_counter() - start,
-                subject.has_given_weights,
+                problem.has_given_weights,
             )
             if options.primes is None and measured.failure_probability <= options.max_failure:
                 break
     return measured
 
 
-def _is_graded(subject: Subject, function: SplitFunction, options: MeasureOptions) -> bool:
+def _is_graded(
+    problem: MeasurementProblem, function: SplitFunction, options: MeasureOptions
+) -> bool:
     if options.is_graded and function.num_grades == 1:
         raise MeasurementError(
             "A graded measurement needs a function that is a sum of several parts of different "
@@ -408,11 +410,13 @@ def _is_graded(subject: Subject, function: SplitFunction, options: MeasureOption
         )
     if options.is_graded is not None:
         return options.is_graded
-    upper = subject.upper_value
+    upper = problem.upper_value
     return function.num_grades > 1 and (upper is None or upper > _LARGEST_UNGRADED)
 
 
-def _checkpoint(subject: Subject, options: MeasureOptions, *, is_graded: bool) -> Checkpoint | None:
+def _checkpoint(
+    problem: MeasurementProblem, options: MeasureOptions, *, is_graded: bool
+) -> Checkpoint | None:
     if options.checkpoint is None:
         return None
     identity = {
@@ -421,7 +425,7 @@ def _checkpoint(subject: Subject, options: MeasureOptions, *, is_graded: bool) -
         "seed": options.seed,
         "primes": options.primes,
         "is_graded": is_graded,
-        **subject.identity,
+        **problem.identity,
     }
     return Checkpoint(
         options.checkpoint,
@@ -434,7 +438,7 @@ def _checkpoint(subject: Subject, options: MeasureOptions, *, is_graded: bool) -
 class _Session:
     """Everything that stays the same from prime to prime."""
 
-    subject: Subject
+    problem: MeasurementProblem
     options: MeasureOptions
     checkpoint: Checkpoint | None
     is_graded: bool
@@ -442,7 +446,7 @@ class _Session:
 
     def run(self, prime: int, earlier: Run | None) -> Run:
         """Measure modulo one prime; an earlier run tells how large the samples must be."""
-        function = self.subject.split(prime)
+        function = self.problem.split(prime)
         matrices = GrowingMatrices(
             function,
             is_graded=self.is_graded,
@@ -452,7 +456,7 @@ class _Session:
         )
         rules = self._rules(function)
         sizes = _first_sizes(rules, earlier)
-        found: dict[int, Minor] = {}
+        minors: dict[int, Minor] = {}
         growing = list(range(len(rules)))
         while growing:
             self._require_memory(rules, sizes, growing, function)
@@ -460,20 +464,20 @@ class _Session:
             for done, number in enumerate(growing):
                 pivots = matrices.pivots(number)
                 grade = number if self.is_graded else None
-                found[number] = Minor(grade, pivots.rows, pivots.columns, rules[number].bound)
+                minors[number] = Minor(grade, pivots.rows, pivots.columns, rules[number].bound)
                 self.options.report(Progress("eliminations", done + 1, len(growing)))
-            growing = [n for n in growing if not rules[n].is_enough(sizes[n], found[n].size)]
+            growing = [n for n in growing if not rules[n].is_enough(sizes[n], minors[n].size)]
             for number in growing:
                 sizes[number] = rules[number].next_size(sizes[number])
         largest = max(matrices.shapes, key=lambda shape: shape[0] * shape[1])
-        run = Run(prime, self.options.seed, tuple(found[n] for n in sorted(found)), largest)
-        _require_bounds_hold(run, self.subject.upper_value)
+        run = Run(prime, self.options.seed, tuple(minors[n] for n in sorted(minors)), largest)
+        _require_bounds_hold(run, self.problem.upper_value)
         return run
 
     def _rules(self, function: SplitFunction) -> list[Saturation]:
         if not self.is_graded:
-            return [Saturation(function.num_points, self.subject.upper_value)]
-        uppers = self.subject.grade_uppers or (None,) * function.num_grades
+            return [Saturation(function.num_points, self.problem.upper_value)]
+        uppers = self.problem.grade_uppers or (None,) * function.num_grades
         return [
             Saturation(function.num_points, upper)
             for _, upper in zip(range(function.num_grades), uppers, strict=True)
@@ -499,14 +503,14 @@ class _Session:
 
     def _advice(self, function: SplitFunction, budget: MemoryBudget, shapes: list[Shape]) -> str:
         """What may be done instead: only what would fit, as far as that is known."""
-        parts = [(upper, upper) for upper in self.subject.grade_uppers or ()]
+        parts = [(upper, upper) for upper in self.problem.grade_uppers or ()]
         ways = []
         if not self.is_graded and function.num_grades > 1 and budget.fits(parts):
             ways.append("measure the graded parts (is_graded=True)")
         if replace(budget, is_on_disk=True).fits(shapes):
             ways.append("give a checkpoint folder, which keeps the values out of memory")
         ways.append("make the network smaller")
-        if self.subject.upper is not None:
+        if self.problem.upper is not None:
             ways.append("raise memory_limit if you expect a rank far below the bound")
         ways.append("use the numeric mode, separation_rank(function, …)")
         return f"You may {', '.join(ways[:-1])}, or {ways[-1]}."

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rankscope.errors import UnsupportedModuleError
 from rankscope.progress import Progress, ignore
 from rankscope.rank.measured import DEFAULT_OPTIONS, MeasuredRank, MeasureOptions, SplitFunction
-from rankscope.rank.measurement import Subject, measure
+from rankscope.rank.measurement import MeasurementProblem, measure
 from rankscope.rank.networks.given_weights import digest, require_weights_of, weight_residues
 from rankscope.rank.networks.network import PolynomialNetwork
 from rankscope.rank.partition import Partition
@@ -49,7 +49,7 @@ def measure_rank(
     polynomial.require_covered(partition)
     if weights is not None:
         require_weights_of(polynomial, weights)
-    subject = Subject(
+    problem = MeasurementProblem(
         split=partial(_split, polynomial, partition, options.seed, weights),
         degree=_drawn_degree(polynomial, has_given_weights=weights is not None),
         identity={
@@ -63,7 +63,7 @@ def measure_rank(
         grade_uppers=polynomial.grade_upper_bounds(partition),
         has_given_weights=weights is not None,
     )
-    return measure(subject, options)
+    return measure(problem, options)
 
 
 def measure_ranks(

@@ -124,7 +124,7 @@ _ROUNDINGS = 1e4  # that two evaluations of one input in different batches may d
 
 @dataclass(frozen=True, eq=False)
 class FunctionOptions:
-    """How a function is evaluated.
+    """Options of the evaluation of a function.
 
     Args:
         output: which column of outputs (batch, columns), or a function that picks (batch,) real
@@ -238,14 +238,14 @@ def _batches(
     for start in range(0, total, options.batch_size):
         stop = min(start + options.batch_size, total)
         inputs = halves.joined(start, stop)
-        values = _evaluated(function, inputs, options.output)
+        values = _evaluate(function, inputs, options.output)
         _require_finite(values, start, halves.shape)
         if start == 0:  # joined anew: the function may have changed its inputs
             _require_reproducible(function, halves.joined(start, stop), values, options.output)
         yield start, stop, values
 
 
-def _evaluated(function: AnyFunction, inputs: Tensor, output: Output | None) -> Tensor:
+def _evaluate(function: AnyFunction, inputs: Tensor, output: Output | None) -> Tensor:
     with torch.no_grad():
         given = function(inputs)
         values = output(given) if callable(output) else given
@@ -303,7 +303,7 @@ def _require_reproducible(
     """Evaluate half of a batch again, in another order: chance and batch statistics show."""
     again = inputs.flip(0)[: (len(inputs) + 1) // 2]
     expected = values.flip(0)[: len(again)].double()
-    differences = (_evaluated(function, again, output).double() - expected).abs()
+    differences = (_evaluate(function, again, output).double() - expected).abs()
     allowed = min(_ROUNDINGS * _precision_pairing(values), 0.05) * float(
         values.double().abs().max()
     )
@@ -330,7 +330,7 @@ _CLEAR_GAP = 10.0
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What the first `samples` left and right halves alone say."""
+    """Ranks measured on the first `samples` left and right halves alone."""
 
     samples: int
     matrix_rank: int
@@ -451,12 +451,16 @@ def separation_rank(
         options: how the function is evaluated.
 
     Example:
-        >>> found = separation_rank(
+        >>> measured = separation_rank(
         ...     lambda inputs: inputs.sum(dim=(1, 2)) ** 2,
         ...     Partition.left_right(4),
         ...     inputs=normal_inputs(20, 4, 3, seed=0),
         ... )
-        >>> found.numeric.value, found.is_saturated, [point.matrix_rank for point in found.curve]
+        >>> (
+        ...     measured.numeric.value,
+        ...     measured.is_saturated,
+        ...     [point.matrix_rank for point in measured.curve],
+        ... )
         (3, True, [1, 2, 3, 3, 3, 3])
 
     Raises:

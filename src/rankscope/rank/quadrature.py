@@ -268,10 +268,10 @@ def _expansions(exponents: Sequence[Exponents], measure: Measure, *, side: str) 
             column = columns.setdefault(degrees, len(columns))
             value = math.prod(f[d] for f, d in zip(factors, degrees, strict=True))
             entries.append((row, column, float(value)))
-    found = numpy.zeros((len(exponents), len(columns)))
+    expansions = numpy.zeros((len(exponents), len(columns)))
     for row, column, value in entries:
-        found[row, column] = value
-    return found
+        expansions[row, column] = value
+    return expansions
 
 
 def _require_exponents(exponents: Sequence[Exponents], side: str) -> None:

@@ -54,7 +54,7 @@ class MemoryBudget:
         low, high = 0, max((max(shape) for shape in shapes), default=0)
         while low < high:
             middle = (low + high + 1) // 2
-            if self.fits(_clipped(shapes, middle)):
+            if self.fits(_clip_shapes(shapes, middle)):
                 low = middle
             else:
                 high = middle - 1
@@ -75,7 +75,7 @@ class MemoryBudget:
         needed = self.needed(shapes)
         side = self.largest_side(shapes)
         rows, columns = max(shapes, key=lambda shape: shape[0] * shape[1])
-        fits = _clipped(shapes, side)
+        fits = _clip_shapes(shapes, side)
         which = "a matrix" if len(shapes) == 1 else f"{len(shapes)} blocks, the largest"
         raise TooLargeError(
             what=f"Measuring on {which} of {readable(rows)} x {readable(columns)} "
@@ -87,7 +87,7 @@ class MemoryBudget:
         )
 
 
-def _clipped(shapes: Sequence[Shape], side: int) -> list[Shape]:
+def _clip_shapes(shapes: Sequence[Shape], side: int) -> list[Shape]:
     return [(min(rows, side), min(columns, side)) for rows, columns in shapes]
 
 

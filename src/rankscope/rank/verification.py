@@ -57,16 +57,16 @@ class InPieces(SplitFunction):
         self.num_grades = function.num_grades
 
     def values(self, rows: Numbers, columns: Numbers) -> Residues:
-        found = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
+        values = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
         for down, across in self._pieces(len(rows), len(columns)):
-            found[down, across] = self.function.values(rows[down], columns[across])
-        return found
+            values[down, across] = self.function.values(rows[down], columns[across])
+        return values
 
     def graded_values(self, rows: Numbers, columns: Numbers) -> Residues:
-        found = numpy.empty((self.num_grades, len(rows), len(columns)), dtype=numpy.int64)
+        values = numpy.empty((self.num_grades, len(rows), len(columns)), dtype=numpy.int64)
         for down, across in self._pieces(len(rows), len(columns)):
-            found[:, down, across] = self.function.graded_values(rows[down], columns[across])
-        return found
+            values[:, down, across] = self.function.graded_values(rows[down], columns[across])
+        return values
 
     def _pieces(self, num_rows: int, num_columns: int) -> Iterator[tuple[slice, slice]]:
         # Nearly square, as the points of both sides are drawn again for every piece.
@@ -112,11 +112,11 @@ class MinorTiles:
 
     def matrices(self, report: Report = ignore) -> list[NDArray[numpy.uint32]]:
         """The minors themselves."""
-        found = [numpy.empty((minor.size, minor.size), numpy.uint32) for minor in self.minors]
+        matrices = [numpy.empty((minor.size, minor.size), numpy.uint32) for minor in self.minors]
         for pieces in self._each_tile(_entries, report):
-            for matrix, (down, across, entries) in zip(found, pieces, strict=True):
+            for matrix, (down, across, entries) in zip(matrices, pieces, strict=True):
                 matrix[down[:, None], across] = entries
-        return found
+        return matrices
 
     def wrong_answers(self, right_sides: Sequence[Residues], report: Report = ignore) -> list[int]:
         """How many equations of each minor its answers miss.
@@ -136,7 +136,7 @@ class MinorTiles:
     def spots(self, seed: bytes) -> tuple[Numbers, Numbers]:
         """Some of the rows and columns, chosen by a hash."""
         rows, columns = self.points()
-        return _chosen(rows, b"rows" + seed), _chosen(columns, b"columns" + seed)
+        return _choose_numbers(rows, b"rows" + seed), _choose_numbers(columns, b"columns" + seed)
 
     def _each_tile(
         self, work: Callable[["MinorTiles", Tile], Result], report: Report
@@ -158,13 +158,13 @@ def _entries(
 ) -> list[tuple[Numbers, Numbers, NDArray[numpy.uint32]]]:
     """Which rows and columns of each minor stand in a tile, and their entries."""
     parts = minors.parts(*tile)
-    found = []
+    tiles = []
     for minor in minors.minors:
-        down, at_row = _shared(minor.rows, tile[0])
-        across, at_column = _shared(minor.columns, tile[1])
+        down, at_row = _common_places(minor.rows, tile[0])
+        across, at_column = _common_places(minor.columns, tile[1])
         entries = parts[minor.grade or 0][at_row[:, None], at_column]
-        found.append((down, across, entries.astype(numpy.uint32)))
-    return found
+        tiles.append((down, across, entries.astype(numpy.uint32)))
+    return tiles
 
 
 def _products(minors: MinorTiles, tile: Tile) -> list[tuple[Numbers, Residues]]:
@@ -178,7 +178,7 @@ def _products(minors: MinorTiles, tile: Tile) -> list[tuple[Numbers, Residues]]:
     ]
 
 
-def _shared(own: tuple[int, ...], others: Numbers) -> tuple[Numbers, Numbers]:
+def _common_places(own: tuple[int, ...], others: Numbers) -> tuple[Numbers, Numbers]:
     """The places of common numbers in two ascending lists."""
     _, first, second = numpy.intersect1d(own, others, assume_unique=True, return_indices=True)
     return first, second
@@ -219,7 +219,7 @@ def _union(groups: Sequence[tuple[int, ...]]) -> Numbers:
     return numpy.unique(numpy.array(list(itertools.chain(*groups)), dtype=numpy.int64))
 
 
-def _chosen(numbers: Numbers, seed: bytes) -> Numbers:
+def _choose_numbers(numbers: Numbers, seed: bytes) -> Numbers:
     stream = hashlib.shake_256(seed).digest(8 * _SPOTS)
     words = numpy.frombuffer(stream, dtype="<u8") % numpy.uint64(len(numbers))
     return numpy.unique(numbers[words.astype(numpy.int64)])
@@ -258,7 +258,7 @@ def certify_rank(
         measured: its best run is certified.
         weights: those it was measured at, if it was not at random ones.
         max_determinant: minors up to this size, at most 500, go without answers to challenges.
-        report: told of every finished tile.
+        report: called after every finished tile.
 
     Raises:
         CertificateError: if it was measured at other weights.
@@ -289,8 +289,8 @@ def certify_rank(
     large = [n for n, minor in enumerate(draft.minors) if minor.size > limit]
     if not large:
         return draft
-    subject = _Subject(draft, network)
-    matrices = MinorTiles(subject.fast, [draft.minors[n] for n in large]).matrices(report)
+    certified = _CertifiedFunction(draft, network)
+    matrices = MinorTiles(certified.fast, [draft.minors[n] for n in large]).matrices(report)
     minors, binding = list(draft.minors), draft.binding()
     for number, matrix in zip(large, matrices, strict=True):
         right_sides = draw_challenges(binding, number, len(matrix), draft.prime)
@@ -314,7 +314,7 @@ def verify(
 
     Args:
         certificate: as read from a file.
-        report: told of every finished tile.
+        report: called after every finished tile.
         max_defined: up to so many evaluations, challenges too are checked by the defining
             equations.
 
@@ -325,16 +325,16 @@ def verify(
     started = time.perf_counter()
     try:
         network = build(certificate.family, certificate.settings)
-        subject = _Subject(certificate, network)
-        subject.require_existing_points()
+        certified = _CertifiedFunction(certificate, network)
+        certified.require_existing_points()
         small = [n for n, minor in enumerate(certificate.minors) if minor.answers is None]
         large = [n for n, minor in enumerate(certificate.minors) if minor.answers is not None]
         reason, paths = None, []
         if small:
-            paths.append(_DEFINED.format(_counted(small)))
-            reason = subject.vanishing_determinant(small, report)
+            paths.append(_DEFINED.format(_count_text(small)))
+            reason = certified.vanishing_determinant(small, report)
         if large and reason is None:
-            path, reason = subject.wrong_answer(large, max_defined, report)
+            path, reason = certified.wrong_answer(large, max_defined, report)
             paths.append(path)
     except RankscopeError as error:
         if isinstance(error, CertificateError):
@@ -353,8 +353,8 @@ def verify(
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """What a certificate speaks of, ready to be evaluated."""
+class _CertifiedFunction:
+    """The function that a certificate is about, ready to be evaluated."""
 
     certificate: Certificate
     network: PolynomialNetwork
@@ -419,7 +419,7 @@ class _Subject:
         self, numbers: list[int], max_defined: int, report: Report
     ) -> tuple[str, str | None]:
         """How the answers of the minors with these numbers were checked, and why they fail."""
-        what = _counted(numbers)
+        what = _count_text(numbers)
         minors = [self.certificate.minors[number] for number in numbers]
         binding = self.certificate.binding()
         right_sides = [
@@ -448,7 +448,7 @@ def _first_wrong(numbers: list[int], num_wrong: list[int]) -> str | None:
     return None
 
 
-def _counted(numbers: list[int]) -> str:
+def _count_text(numbers: list[int]) -> str:
     return "1 minor" if len(numbers) == 1 else f"{len(numbers)} minors"
 
 

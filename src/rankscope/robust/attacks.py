@@ -50,7 +50,7 @@ class Threat:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What an attack gives.
+    """The result of an attack.
 
     Args:
         inputs: perturbed where that changed the label or began with another one, else as given.
@@ -240,8 +240,8 @@ class ProjectedDescent(Attack):
 
 
 @dataclass
-class _Trail:
-    """Where each sample of a search is; all have one row for each sample that stands."""
+class _SearchState:
+    """State of a search; all tensors have one row for each sample still searched."""
 
     chosen: Tensor
     before: Tensor
@@ -282,7 +282,7 @@ class AutoProjectedDescent(Attack):
     seed: int = 0
 
     def checkpoints(self) -> tuple[int, ...]:
-        """After which steps it looks back whether they helped.
+        """Steps after which the search checks whether the last ones helped.
 
         Example:
             >>> AutoProjectedDescent(steps=100).checkpoints()
@@ -296,22 +296,22 @@ class AutoProjectedDescent(Attack):
         return tuple(step for step in checkpoints if step <= self.steps)
 
     def search(self, target: Target, generator: torch.Generator) -> None:
-        trail = self._begin(target, generator)
+        state = self._begin(target, generator)
         checkpoints, last = self.checkpoints(), 0
         for number in range(1, self.steps + 1):
-            trail.keep(~target.is_broken[trail.chosen])
-            if len(trail.chosen) == 0:
+            state.keep(~target.is_broken[state.chosen])
+            if len(state.chosen) == 0:
                 return
-            self._move(target, trail, momentum=1.0 if number == 1 else _MOMENTUM)
+            self._move(target, state, momentum=1.0 if number == 1 else _MOMENTUM)
             if number in checkpoints:
-                _look_back(trail, number - last)
+                _look_back(state, number - last)
                 last = number
 
-    def _begin(self, target: Target, generator: torch.Generator) -> _Trail:
+    def _begin(self, target: Target, generator: torch.Generator) -> _SearchState:
         chosen = target.standing
         points = _start(target, chosen, generator)
         values, gradients = target.try_points(chosen, points, self.loss)
-        return _Trail(
+        return _SearchState(
             chosen,
             points,
             points,
@@ -326,38 +326,38 @@ class AutoProjectedDescent(Attack):
             values,
         )
 
-    def _move(self, target: Target, trail: _Trail, *, momentum: float) -> None:
-        threat, inputs = target.threat, target.inputs[trail.chosen]
-        lengths = trail.steps.view(-1, *[1] * (inputs.ndim - 1))
+    def _move(self, target: Target, state: _SearchState, *, momentum: float) -> None:
+        threat, inputs = target.threat, target.inputs[state.chosen]
+        lengths = state.steps.view(-1, *[1] * (inputs.ndim - 1))
         climbed = threat.within(
-            inputs, trail.points + lengths * threat.norm.steepest(trail.gradients)
+            inputs, state.points + lengths * threat.norm.steepest(state.gradients)
         )
-        carried = momentum * (climbed - trail.points) + (1 - momentum) * (
-            trail.points - trail.before
+        carried = momentum * (climbed - state.points) + (1 - momentum) * (
+            state.points - state.before
         )
-        trail.before, trail.points = trail.points, threat.within(inputs, trail.points + carried)
-        values, trail.gradients = target.try_points(trail.chosen, trail.points, self.loss)
-        trail.num_gains = trail.num_gains + (values > trail.values)
-        trail.values = values
-        is_best = values > trail.best_values
-        trail.best_values = torch.where(is_best, values, trail.best_values)
-        trail.best = _chosen(is_best, trail.points, trail.best)
-        trail.best_gradients = _chosen(is_best, trail.gradients, trail.best_gradients)
+        state.before, state.points = state.points, threat.within(inputs, state.points + carried)
+        values, state.gradients = target.try_points(state.chosen, state.points, self.loss)
+        state.num_gains = state.num_gains + (values > state.values)
+        state.values = values
+        is_best = values > state.best_values
+        state.best_values = torch.where(is_best, values, state.best_values)
+        state.best = _where(is_best, state.points, state.best)
+        state.best_gradients = _where(is_best, state.gradients, state.best_gradients)
 
 
-def _look_back(trail: _Trail, num_steps: int) -> None:
+def _look_back(state: _SearchState, num_steps: int) -> None:
     """Halve the steps of samples that gained too seldom, and go back to their best points."""
-    is_stuck = trail.num_gains < _ENOUGH * num_steps
+    is_stuck = state.num_gains < _ENOUGH * num_steps
     # Steps that were not halved last time, and still nothing better came.
-    is_stuck |= ~trail.has_shrunk & (trail.best_values <= trail.best_then)
-    trail.steps = torch.where(is_stuck, trail.steps / 2, trail.steps)
-    trail.has_shrunk, trail.best_then = is_stuck, trail.best_values
-    trail.num_gains = torch.zeros_like(trail.num_gains)
-    trail.points = _chosen(is_stuck, trail.best, trail.points)
-    trail.before = _chosen(is_stuck, trail.best, trail.before)
-    trail.gradients = _chosen(is_stuck, trail.best_gradients, trail.gradients)
-    trail.values = torch.where(is_stuck, trail.best_values, trail.values)
+    is_stuck |= ~state.has_shrunk & (state.best_values <= state.best_then)
+    state.steps = torch.where(is_stuck, state.steps / 2, state.steps)
+    state.has_shrunk, state.best_then = is_stuck, state.best_values
+    state.num_gains = torch.zeros_like(state.num_gains)
+    state.points = _where(is_stuck, state.best, state.points)
+    state.before = _where(is_stuck, state.best, state.before)
+    state.gradients = _where(is_stuck, state.best_gradients, state.gradients)
+    state.values = torch.where(is_stuck, state.best_values, state.values)
 
 
-def _chosen(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+def _where(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     return torch.where(condition.view(-1, *[1] * (yes.ndim - 1)), yes, no)

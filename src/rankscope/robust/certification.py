@@ -76,7 +76,7 @@ class Certification:
         return "\n".join((f"clean {self.clean:.2%}", *rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """For a JSON document."""
+        """Plain data for a JSON document."""
         return {
             "clean": self.clean,
             "radii": [vars(row) for row in self.radii],

@@ -60,7 +60,7 @@ class Node:
 
     @property
     def path(self) -> str:
-        """Of the module that it is, or happens in."""
+        """Path of the module that the operation is, or is part of."""
         return self.name if self.module is not None else self.source.path
 
     def __getitem__(self, argument: str) -> Any:
@@ -195,13 +195,13 @@ def _with_fixed_kernels(model: nn.Module) -> nn.Module:
 
     Traced, the making of an orthogonal kernel is some fifty operations a layer.
     """
-    twin = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
-    for module in twin.modules():
+    clone = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
+    for module in clone.modules():
         if isinstance(module, _BUILT):
             with torch.no_grad():
                 kernel = module.weight()
             setattr(module, "weight", partial(_same, kernel))  # noqa: B010 - it was a method
-    return twin
+    return clone
 
 
 def _same(kernel: Tensor) -> Tensor:
@@ -311,7 +311,7 @@ class _Nodes:
 
     def _plain(self, operation: Operation) -> Iterator[Node]:
         inputs = tuple(self._same.get(v, v) for v in operation.inputs if v not in self._fixed)
-        arguments = _filled(operation, self._same, self._fixed)
+        arguments = _fill_arguments(operation, self._same, self._fixed)
         for number, output in enumerate(operation.outputs):
             if self._uses[output]:
                 yield Node(
@@ -386,7 +386,9 @@ def _module(model: nn.Module, call: str) -> nn.Module:
     return model.get_submodule(call.partition("@")[0])
 
 
-def _filled(operation: Operation, same: Mapping[Value, Value], fixed: "_FixedValues") -> Any:
+def _fill_arguments(
+    operation: Operation, same: Mapping[Value, Value], fixed: "_FixedValues"
+) -> Any:
     """Arguments with tensors and numbers in the place of fixed values, for one sample."""
 
     def fill(part: Any) -> Any:

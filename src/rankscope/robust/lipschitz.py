@@ -111,7 +111,7 @@ def lipschitz_bound(
     steps = []
     for node, transfer in zip(graph.nodes, transfers, strict=True):
         growth = transfer.growth()
-        reach = _reached(node, transfer, growth, reaches)
+        reach = _reach_of(node, transfer, growth, reaches)
         reaches[node.output] = reach
         steps.append(Step(node.name, transfer.rule, growth, reach.constant))
     value = reaches[graph.output].constant
@@ -135,7 +135,7 @@ def require_finite(model: nn.Module) -> None:
             )
 
 
-def _reached(
+def _reach_of(
     node: Node,
     transfer: TransferFunction,
     growth: tuple[float, ...],
@@ -171,7 +171,7 @@ def _are_apart(inputs: Sequence[_Reach]) -> bool:
 
 
 def _pairs(graph: Graph, value: float, constants: dict[Value, float]) -> Tensor | None:
-    """For the difference of two outputs: √2 times that of all, or that of two rows of weights."""
+    """Bounds for differences of two outputs: √2 times that of all, or by two rows of weights."""
     if len(sample_shape(graph.output)) != 1:
         return None
     count = sample_shape(graph.output)[0]

@@ -37,7 +37,7 @@ def require_labels(outputs: Tensor, labels: Tensor) -> None:
 
 
 def margins(outputs: Tensor, labels: Tensor) -> Tensor:
-    """By how much the label's score is above each other one, (samples, classes - 1).
+    """Margin of the label's score above each other one, (samples, classes - 1).
 
     Example:
         >>> margins(torch.tensor([[3.0, 1.0, 4.0]]), torch.tensor([0]))

@@ -33,7 +33,7 @@ _ROUNDED = "margins are lowered by 16 units of rounding of the largest output"
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """What a method proved.
+    """The result of a certification method on samples.
 
     Args:
         holds: (threats, samples), whether the label is proved to stay.
@@ -53,7 +53,7 @@ class Method(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """As the command line says it."""
+        """Name of the method on the command line."""
 
     @abstractmethod
     def prove(

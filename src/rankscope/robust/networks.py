@@ -53,7 +53,7 @@ class LipschitzNetwork(nn.Module):
 
     @property
     def lipschitz_constant(self) -> float:
-        """That of the construction: of the scaling times that of the last layer, all else being 1.
+        """Lipschitz constant by construction: that of the scaling times that of the last layer.
 
         It is not measured: rounding, or weights changed by hand, can make the true one larger.
         `rankscope.robust` measures.

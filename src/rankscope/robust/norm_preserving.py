@@ -56,7 +56,7 @@ class NormalizedLinear(nn.Module):
 
     @property
     def lipschitz_constant(self) -> float:
-        """Of all outputs together: the largest singular value, in float64."""
+        """Lipschitz constant of all outputs together: the largest singular value, in float64."""
         return float(torch.linalg.matrix_norm(self.weight().detach().double(), 2))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class NormalizedLinear(nn.Module):
         return functional.linear(inputs, self.weight(), self.bias)
 
     def extra_repr(self) -> str:
-        """What a reader needs."""
+        """Settings shown in `repr`."""
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
 
 
@@ -144,7 +144,7 @@ class OrthogonalLinear(nn.Module):
         return plain
 
     def extra_repr(self) -> str:
-        """What a reader needs."""
+        """Settings shown in `repr`."""
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
 
     def _built(self) -> Tensor:
@@ -196,7 +196,7 @@ class NormPreservingPool(nn.Module):
         return functional.avg_pool2d(inputs, self.size) * math.sqrt(math.prod(self.size))
 
     def extra_repr(self) -> str:
-        """What a reader needs."""
+        """Settings shown in `repr`."""
         return f"{self.size}"
 
 
@@ -235,7 +235,7 @@ class InputScaling(nn.Module):
 
     @property
     def lipschitz_constant(self) -> float:
-        """Of the numbers it holds now."""
+        """Lipschitz constant at the present parameters."""
         return 1 / float(self.deviations.min())
 
     def forward(self, images: Tensor) -> Tensor:
@@ -318,7 +318,7 @@ class GroupSort(nn.Module):
         return torch.sort(groups, dim=1, descending=True, stable=True).values.flatten(1, 2)
 
     def extra_repr(self) -> str:
-        """What a reader needs."""
+        """Settings shown in `repr`."""
         return f"{self.group_size}"
 
 
@@ -393,7 +393,7 @@ class HouseholderActivation(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """What a reader needs."""
+        """Settings shown in `repr`."""
         return f"{self.channels}"
 
 

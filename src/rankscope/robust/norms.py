@@ -23,7 +23,7 @@ class Norm(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """As the command line says it."""
+        """Name of the norm on the command line."""
 
     @abstractmethod
     def lengths(self, changes: Tensor) -> Tensor:

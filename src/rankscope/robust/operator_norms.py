@@ -150,7 +150,7 @@ def _exact(values: Tensor, method: str) -> OperatorNorm:
 
 
 def _rounding(kernel: Tensor, stride: tuple[int, ...]) -> float:
-    """Of summing the kernel's waves, and of the singular values of a block, generously."""
+    """Rounding error of the kernel's Fourier sums and of a block's singular values, generously."""
     positions = math.prod(kernel.shape[2:])
     sides = kernel.shape[0] + kernel.shape[1] * math.prod(stride)
     return 8 * _EPSILON * (positions * math.sqrt(sides) + sides)
@@ -270,11 +270,11 @@ def as_convolution(module: nn.Module) -> ConvolutionMap:
 
 def linear_part(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """The layer on batches in float64, without its bias."""
-    twin = copy.deepcopy(module).double().requires_grad_(requires_grad=False).eval()
-    bias = getattr(twin, "bias", None)
+    clone = copy.deepcopy(module).double().requires_grad_(requires_grad=False).eval()
+    bias = getattr(clone, "bias", None)
     if isinstance(bias, Tensor):
         bias.zero_()
-    return lambda inputs: twin(inputs)
+    return lambda inputs: clone(inputs)
 
 
 def as_matrix(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor:

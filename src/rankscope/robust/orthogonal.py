@@ -67,7 +67,7 @@ Margins = tuple[tuple[int, int], ...]
 def circular_margins(
     kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Margins:
-    """Before and after along each axis, so that the output is the input's size over the stride.
+    """Margins before and after each axis that make the output the input's size over the stride.
 
     Example:
         >>> circular_margins((3, 6), (1, 2), (1, 1))
@@ -164,13 +164,13 @@ class _OrthogonalConv(nn.Module):
         return built_in_full_precision(self.kernel, next(self.kernel.parameters()).device)
 
     def train(self, mode: bool = True) -> "_OrthogonalConv":
-        """As every module; the kept kernel is dropped."""
+        """Set the mode as every module does; the kept kernel is dropped."""
         self._kept.drop()
         super().train(mode)
         return self
 
     def extra_repr(self) -> str:
-        """What a reader needs."""
+        """Settings shown in `repr`."""
         return (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
             f"stride={self.stride}, dilation={self.dilation}, groups={self.groups}, "

@@ -193,11 +193,11 @@ class Parametrization(ABC):
 
     @abstractmethod
     def rotation(self, free: Tensor) -> Tensor:
-        """From (*batch, size, size) to rotations; only what is below the diagonal counts."""
+        """Rotations from (*batch, size, size); only entries below the diagonal count."""
 
     @abstractmethod
     def frame(self, free: Tensor) -> Tensor:
-        """From (*batch, rest, columns) to orthonormal columns (*batch, rest + columns, columns)."""
+        """Orthonormal columns (*batch, rest + columns, columns) from (*batch, rest, columns)."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _reflections(below: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SystemSize:
-    """How large a square paraunitary system is.
+    """Size of a square paraunitary system.
 
     Args:
         channels: in and out alike.

@@ -46,7 +46,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class ConvexCurve:
-    """Of each entry alone: convex, straight below zero and above it.
+    """A function of each entry alone that is convex, and straight below and above zero.
 
     Args:
         lowest: where it is smallest; -inf if it never falls.
@@ -94,7 +94,7 @@ class TransferFunction:
     is_selection: bool = False
 
 
-def _known(*constants: float) -> Callable[[], tuple[float, ...]]:
+def _known_growth(*constants: float) -> Callable[[], tuple[float, ...]]:
     """Growth that is known already."""
     return lambda: constants
 
@@ -142,10 +142,10 @@ def _reason(node: Node) -> str:
 def _read_layer(node: Node) -> TransferFunction:
     """A layer taken whole: its norm on inputs of the size that it gets."""
     assert node.module is not None  # every kind that is read here is a class of modules
-    return _measured(node, plain_form(node.module))
+    return _measured_growth(node, plain_form(node.module))
 
 
-def _measured(node: Node, layer: nn.Module) -> TransferFunction:
+def _measured_growth(node: Node, layer: nn.Module) -> TransferFunction:
     return TransferFunction(
         "operator norm, measured",
         lambda: (_norm(node, layer),),
@@ -170,15 +170,15 @@ def _absolute(node: Node, layer: nn.Module) -> nn.Module:
         layer = layer.to_conv2d()
     elif isinstance(layer, ORTHOGONAL):
         raise node.refusal("intervals do not go through it; use the method Lipschitz")
-    twin = copy.deepcopy(layer).requires_grad_(requires_grad=False)
-    for name, weight in twin.named_parameters():
+    clone = copy.deepcopy(layer).requires_grad_(requires_grad=False)
+    for name, weight in clone.named_parameters():
         weight.copy_(torch.zeros_like(weight) if name.endswith("bias") else weight.abs())
-    return twin
+    return clone
 
 
 def _read_linear(node: Node) -> TransferFunction:
     """A product with a matrix that does not depend on the input."""
-    return _matrix(node, _fixed(node, "weight"))
+    return _matrix(node, _fixed_argument(node, "weight"))
 
 
 def _read_matmul(node: Node) -> TransferFunction:
@@ -209,7 +209,7 @@ _CONVOLUTIONS = {
 
 def _read_convolution(node: Node) -> TransferFunction:
     """A convolution with a fixed kernel, or the adjoint of one."""
-    weight = _fixed(node, "weight")
+    weight = _fixed_argument(node, "weight")
     names = {"stride", "padding", "dilation", "groups", "output_padding"} & set(node.arguments)
     settings = {name: _setting(node[name]) for name in names}
     across, along = weight.shape[0], weight.shape[1] * settings["groups"]
@@ -217,14 +217,14 @@ def _read_convolution(node: Node) -> TransferFunction:
     kernel = tuple(weight.shape[2:])
     layer = _CONVOLUTIONS[node.kind](*channels, kernel, bias=False, **settings).to(weight)
     layer.weight = nn.Parameter(weight, requires_grad=False)
-    return _measured(node, layer)
+    return _measured_growth(node, layer)
 
 
 def _setting(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _fixed(node: Node, argument: str) -> Tensor:
+def _fixed_argument(node: Node, argument: str) -> Tensor:
     if isinstance(node[argument], Value):
         raise node.refusal(f"its {argument} depends on the input: {_PRODUCT}")
     weight: Tensor = node[argument]
@@ -232,18 +232,18 @@ def _fixed(node: Node, argument: str) -> Tensor:
 
 
 def _read_batch_norm(node: Node) -> TransferFunction:
-    """In inference mode a scale for each channel."""
+    """Read a batch normalization in inference mode: a scale for each channel."""
     scale = normalization_scale(node).abs()
     axes = len(sample_shape(node.output)) - 1
     return TransferFunction(
         "largest scale of a channel",
-        _known(float(scale.max()) * _ROUNDING),
+        _known_growth(float(scale.max()) * _ROUNDING),
         Affine(lambda radii: radii * scale.to(radii).view(-1, *[1] * axes)),
     )
 
 
 def normalization_scale(node: Node) -> Tensor:
-    """By what a batch normalization multiplies each channel in inference mode, in float64."""
+    """Scale of each channel by a batch normalization in inference mode, in float64."""
     scale: Tensor = (node["running_var"].double() + node["eps"]).rsqrt()
     weight = node["weight"]
     return scale if weight is None else scale * weight.double()
@@ -263,7 +263,7 @@ def _read_sum(node: Node) -> TransferFunction:
     size = sample_shape(node.output)
     return TransferFunction(
         "sum",
-        _known(*growth),
+        _known_growth(*growth),
         Affine(
             lambda *radii: sum(
                 (w * r for w, r in zip(weights, radii, strict=True)),
@@ -287,24 +287,24 @@ def _read_scaling(node: Node) -> TransferFunction:
     factor = (1 / factor if is_quotient else factor).abs()
     largest = float(factor.max()) * _repeats(node, node.inputs[0]) * _ROUNDING
     return TransferFunction(
-        "largest factor", _known(largest), Affine(lambda radii: radii * factor.to(radii))
+        "largest factor", _known_growth(largest), Affine(lambda radii: radii * factor.to(radii))
     )
 
 
 def _repeats(node: Node, value: Value) -> float:
-    """By how much a value grows because its entries are used several times."""
+    """Factor by which a value grows because its entries are used several times."""
     return math.sqrt(math.prod(sample_shape(node.output)) / math.prod(sample_shape(value)))
 
 
 def _read_negation(node: Node) -> TransferFunction:
     """A change of sign."""
     del node
-    return TransferFunction("sign", _known(1.0), Affine(lambda radii: radii))
+    return TransferFunction("sign", _known_growth(1.0), Affine(lambda radii: radii))
 
 
 def _read_joining(node: Node) -> TransferFunction:
     """Values side by side, or one written into a part of another."""
-    growth = _known(*[1.0] * len(node.inputs))
+    growth = _known_growth(*[1.0] * len(node.inputs))
     return TransferFunction("side by side", growth, Affine(_linear_part(node)), is_joint=True)
 
 
@@ -312,7 +312,7 @@ def _read_constant(node: Node) -> TransferFunction:
     """A tensor made in the shape of a value, whatever its numbers are."""
     size = sample_shape(node.output)
     return TransferFunction(
-        "fixed", _known(0.0), Affine(lambda radii: radii.new_zeros(len(radii), *size))
+        "fixed", _known_growth(0.0), Affine(lambda radii: radii.new_zeros(len(radii), *size))
     )
 
 
@@ -399,12 +399,12 @@ def _read_curve(node: Node) -> TransferFunction:
     if len(node.inputs) != 1:
         raise node.refusal("its limits depend on the input, so that its slope is not known")
     constant, form = CURVES[node.kind]
-    return TransferFunction("steepest slope", _known(constant), form)
+    return TransferFunction("steepest slope", _known_growth(constant), form)
 
 
 def _read_gelu(node: Node) -> TransferFunction:
     constant = _GELU if node["approximate"] == "none" else _GELU_BY_TANH
-    return TransferFunction("steepest slope", _known(constant), Unshaped())
+    return TransferFunction("steepest slope", _known_growth(constant), Unshaped())
 
 
 def _read_leaky(node: Node) -> TransferFunction:
@@ -412,7 +412,7 @@ def _read_leaky(node: Node) -> TransferFunction:
 
 
 def _read_prelu(node: Node) -> TransferFunction:
-    slopes = [float(slope) for slope in _fixed(node, "weight").flatten()]
+    slopes = [float(slope) for slope in _fixed_argument(node, "weight").flatten()]
     return max((_two_slopes(slope) for slope in (*slopes, 1.0)), key=_preference)
 
 
@@ -423,14 +423,14 @@ def _preference(transfer: TransferFunction) -> tuple[float, bool]:
 
 def _two_slopes(slope: float) -> TransferFunction:
     form: Form = Unshaped() if slope < 0 else ConvexCurve() if slope <= 1 else Increasing()
-    return TransferFunction("steepest slope", _known(max(1.0, abs(slope))), form)
+    return TransferFunction("steepest slope", _known_growth(max(1.0, abs(slope))), form)
 
 
 def _read_exponential_unit(node: Node) -> TransferFunction:
     # `celu` keeps slope 1 at zero whatever alpha is; `elu` has slope alpha on the left of it.
     slope = float(node["alpha"]) if node.kind == "elu" else 1.0
     form: Form = Increasing() if slope > 0 else Unshaped()
-    return TransferFunction("steepest slope", _known(max(1.0, abs(slope))), form)
+    return TransferFunction("steepest slope", _known_growth(max(1.0, abs(slope))), form)
 
 
 def _read_extreme(node: Node) -> TransferFunction:
@@ -440,7 +440,7 @@ def _read_extreme(node: Node) -> TransferFunction:
         value.shape != node.output.shape for value in node.inputs
     ):
         raise node.refusal("values of different shapes are not read")
-    growth = _known(*[1.0] * len(node.inputs))
+    growth = _known_growth(*[1.0] * len(node.inputs))
     return TransferFunction("one entry each", growth, form, is_joint=True)
 
 
@@ -454,7 +454,7 @@ def _read_max_pool(node: Node) -> TransferFunction:
         math.ceil(k / (s // math.gcd(s, d)))
         for k, s, d in zip(kernel, stride, dilation, strict=True)
     )
-    growth = _known(math.sqrt(windows))
+    growth = _known_growth(math.sqrt(windows))
     return TransferFunction(f"entries in {windows} windows", growth, Largest())
 
 
@@ -465,12 +465,12 @@ def _sizes(given: int | Sequence[int], axes: int) -> tuple[int, ...]:
 
 def _read_sorting(node: Node) -> TransferFunction:
     del node
-    return TransferFunction("sorts entries", _known(1.0), Increasing())
+    return TransferFunction("sorts entries", _known_growth(1.0), Increasing())
 
 
 def _read_reflection(node: Node) -> TransferFunction:
     del node
-    return TransferFunction("reflects, or does not", _known(1.0), Unshaped())
+    return TransferFunction("reflects, or does not", _known_growth(1.0), Unshaped())
 
 
 # --- The table -------------------------------------------------------------------------------

@@ -60,18 +60,18 @@ def find_family(document: Mapping[str, object], *, family: str | None, who: str)
     """
     _refuse_nested(document, who)
     wanted = None if family is None else _family_named(family, who)
-    stated = _stated(document)
+    stated = _stated_family(document)
     if wanted and stated and wanted != stated:
         raise ConfigurationError(
             f"{who}: its model_type is that of family {stated.name!r}, but {wanted.name!r} was "
             "asked for. Leave the family out, or correct the model_type."
         )
-    found = wanted or stated
-    if found is None and document.get("model_type") is None:
-        found = _by_keys(document)
-    if found is None:
-        raise _unknown(document, who)
-    return found
+    chosen = wanted or stated
+    if chosen is None and document.get("model_type") is None:
+        chosen = _by_keys(document)
+    if chosen is None:
+        raise _unknown_family_error(document, who)
+    return chosen
 
 
 def _refuse_nested(document: Mapping[str, object], who: str) -> None:
@@ -93,7 +93,7 @@ def _family_named(family: str, who: str) -> Family:
     return _BY_MODEL_TYPE[family]
 
 
-def _stated(document: Mapping[str, object]) -> Family | None:
+def _stated_family(document: Mapping[str, object]) -> Family | None:
     """What `model_type` says, or the first of `architectures` if there is none."""
     model_type = document.get("model_type")
     if isinstance(model_type, str):
@@ -117,7 +117,7 @@ def _by_keys(document: Mapping[str, object]) -> Family | None:
     return max(fitting, key=lambda family: len(family.telling_keys), default=None)
 
 
-def _unknown(document: Mapping[str, object], who: str) -> ConfigurationError:
+def _unknown_family_error(document: Mapping[str, object], who: str) -> ConfigurationError:
     model_type = document.get("model_type")
     if model_type is None:
         reason = "it has no model_type, and its keys fit no family or several"
@@ -180,10 +180,10 @@ def expected_tensors(
 def _read(
     document: Mapping[str, object], *, family: str | None, who: str
 ) -> tuple[Configuration, tuple[ExpectedTensor, ...]]:
-    found = find_family(document, family=family, who=who)
-    fields = Fields(document, found.aliases, found.name, who)
-    fields.require(found.required)
-    sizes, generated = found.read(fields)
+    chosen = find_family(document, family=family, who=who)
+    fields = Fields(document, chosen.aliases, chosen.name, who)
+    fields.require(chosen.required)
+    sizes, generated = chosen.read(fields)
     # Before anything is listed: the longest lists run over the experts or heads of all blocks.
     if sizes.depth * max(sizes.heads, sizes.num_experts) > _MAX_HEADS_AND_EXPERTS:
         raise ConfigurationError(

@@ -8,7 +8,7 @@ from rankscope.auditing.families.llama import (
     Frame,
     GatedBlock,
     decoder,
-    gated,
+    gated_feed_forward,
     is_tied,
     qwen3_block,
 )
@@ -82,11 +82,11 @@ def _qwen_moe(
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
         yield from maps.attention(name)
         if number in only_dense or (number + 1) % step:
-            yield from gated(sizes, f"{name}.mlp", dense)
+            yield from gated_feed_forward(sizes, f"{name}.mlp", dense)
             return
         yield from numbered_experts(sizes, f"{name}.mlp", _LONG_NAMES)
         if shared:
-            yield from gated(sizes, f"{name}.mlp.shared_expert", shared)
+            yield from gated_feed_forward(sizes, f"{name}.mlp.shared_expert", shared)
             gate = f"{name}.mlp.shared_expert_gate"
             yield from linear(gate, (1, sizes.width), Part.FEED_FORWARD)
 
@@ -124,11 +124,13 @@ def deepseek_feed_forward(
 
     def maps(name: str, number: int) -> Iterator[ExpectedTensor]:
         if number < first or number % step:
-            yield from gated(sizes, f"{name}.mlp", dense)
+            yield from gated_feed_forward(sizes, f"{name}.mlp", dense)
             return
         yield from numbered_experts(sizes, f"{name}.mlp", _LONG_NAMES)
         if shared:
-            yield from gated(sizes, f"{name}.mlp.shared_experts", shared * sizes.feed_forward)
+            yield from gated_feed_forward(
+                sizes, f"{name}.mlp.shared_experts", shared * sizes.feed_forward
+            )
 
     return maps
 
@@ -193,7 +195,7 @@ def _baichuan(fields: Fields) -> tuple[Configuration, Tensors]:
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
         names = f"{name}.self_attn.W_pack", f"{name}.self_attn.o_proj"
         yield from fused_attention(sizes, names, bias=False, output_bias=False)
-        yield from gated(sizes, f"{name}.mlp", sizes.feed_forward)
+        yield from gated_feed_forward(sizes, f"{name}.mlp", sizes.feed_forward)
 
     return sizes, decoder(sizes, Frame(is_tied(fields)), block)
 

@@ -105,7 +105,7 @@ class GatedBlock:
     def __call__(self, name: str, number: int) -> Iterator[ExpectedTensor]:
         """All maps of a block."""
         yield from self.attention(name)
-        yield from gated(
+        yield from gated_feed_forward(
             self.sizes, f"{name}.mlp", self.sizes.feed_forward, bias=self.has_feed_forward_bias
         )
 
@@ -120,7 +120,7 @@ class GatedBlock:
             yield ExpectedTensor(f"{name}.{side}_norm.weight", shape, Part.NORMALIZATION)
 
 
-def gated(
+def gated_feed_forward(
     sizes: Configuration, name: str, inner: int, *, bias: bool = False
 ) -> Iterator[ExpectedTensor]:
     """Two maps up, one of them a gate, and one down."""

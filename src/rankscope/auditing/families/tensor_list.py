@@ -14,7 +14,7 @@ from rankscope.strict_json import Choice, Flag, Integer, ListOf, Reader, Text
 
 
 class Part(StrEnum):
-    """Where a tensor is counted; the fields of `Parameters`."""
+    """The part of the model that a tensor is counted under: a field of `Parameters`."""
 
     EMBEDDING = "embedding"
     ATTENTION = "attention"
@@ -149,7 +149,7 @@ def fused_attention(
 
 
 def output_map(sizes: Configuration, name: str, *, bias: bool) -> Iterator[ExpectedTensor]:
-    """What all heads together write back."""
+    """The output projection of attention."""
     shape = (sizes.width, sizes.attention_width)
     yield from linear(name, shape, Part.ATTENTION, bias=bias, head_axis=1)
 

@@ -66,30 +66,30 @@ def arrange(tensors: tuple[TensorRow, ...]) -> HeatMap:
             cell = Cell(place, number, _full_name(row, matrix), shares(matrix))
             cells = kinds.setdefault(kind, {})
             cells[column] = _lower(cells.get(column), cell)
-    return HeatMap(columns, _shortened(kinds), bool(layers))
+    return HeatMap(columns, _shorten_names(kinds), bool(layers))
 
 
 def heat_map(tensors: tuple[TensorRow, ...]) -> str:
     """A table of buttons; "" if no tensor has a spectrum."""
-    found = arrange(tensors)
-    if not found.kinds:
+    grid = arrange(tensors)
+    if not grid.kinds:
         return ""
-    numbered = " numbered" if len(found.columns) <= MOST_NUMBERED else ""
-    head = "".join(_heading(place, column, found) for place, column in enumerate(found.columns))
+    numbered = " numbered" if len(grid.columns) <= MOST_NUMBERED else ""
+    head = "".join(_heading(place, column, grid) for place, column in enumerate(grid.columns))
     first = True
     lines = []
-    for kind, cells in found.kinds.items():
+    for kind, cells in grid.kinds.items():
         row = []
-        for column in found.columns:
+        for column in grid.columns:
             cell = cells.get(column)
             row.append("<td></td>" if cell is None else _button(cell, is_first=first))
             first = first and cell is None
         lines.append(f'<tr><th scope="row">{breakable(kind)}</th>{"".join(row)}</tr>')
-    corner = "block" if found.counts_blocks else "tensor, in the order of the file"
+    corner = "block" if grid.counts_blocks else "tensor, in the order of the file"
     body = "\n".join(lines)
     return (
         '<div class="scroll">'
-        f'<table class="heat{numbered}" style="--columns:{len(found.columns)}">\n'
+        f'<table class="heat{numbered}" style="--columns:{len(grid.columns)}">\n'
         f'<thead><tr><th scope="col">{corner}</th>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
@@ -120,7 +120,7 @@ def _lower(old: Cell | None, new: Cell) -> Cell:
     return Cell(best.tensor, best.matrix, best.name, best.shares, old.count + 1)
 
 
-def _shortened(kinds: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
+def _shorten_names(kinds: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
     """Drop the first words that all names share, and an ending that says nothing."""
     split = [kind.split(".") for kind in kinds]
     common = 0
@@ -134,8 +134,8 @@ def _shortened(kinds: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
     return dict(zip(names, kinds.values(), strict=True))
 
 
-def _heading(place: int, column: str, found: HeatMap) -> str:
-    if found.counts_blocks:
+def _heading(place: int, column: str, grid: HeatMap) -> str:
+    if grid.counts_blocks:
         return f'<th scope="col">{escape(column)}</th>'
     return f'<th scope="col"><abbr title="{escape(column)}">{place + 1}</abbr></th>'
 

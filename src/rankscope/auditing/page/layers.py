@@ -23,7 +23,7 @@ class Column:
     """A heading, what it means, and whether it stays in a narrow window."""
 
     title: str
-    meaning: str
+    description: str
     is_narrow: bool = False
     is_number: bool = True
 
@@ -75,7 +75,7 @@ def shown_matrices(row: TensorRow) -> tuple[int | None, ...]:
 def _heading(place: int, column: Column) -> str:
     return (
         f'<th scope="col" class="{_classes(column)}" aria-sort="none"><button type="button" '
-        f'data-column="{place}" title="{escape(column.meaning)}">{column.title}</button></th>'
+        f'data-column="{place}" title="{escape(column.description)}">{column.title}</button></th>'
     )
 
 
@@ -137,10 +137,10 @@ def _note(row: TensorRow, more: int) -> str:
 
 
 def _reason(row: TensorRow) -> str:
-    found = [f"same as {row.same_as}"] if row.same_as is not None else []
+    reasons = [f"same as {row.same_as}"] if row.same_as is not None else []
     if row.reason is not None:
-        found.append(row.reason)
-    return escape("; ".join(found) or "no spectrum, no reason given")
+        reasons.append(row.reason)
+    return escape("; ".join(reasons) or "no spectrum, no reason given")
 
 
 # --- Tensor diagrams of layers: one for every kind of layer and size that a model has -------------
@@ -274,7 +274,7 @@ def _convolution(shape: tuple[int, ...]) -> Diagram:
             Node("K", ("t", "s", *(kernel for _, kernel, _ in legs)), label=r"\mathcal{K}"),
         ),
         output=("t", *(out for _, _, out in legs)),
-        convolutions=tuple(Convolution(name, *found) for name, found, _ in directions),
+        convolutions=tuple(Convolution(name, *window) for name, window, _ in directions),
         title="Convolution",
     )
 

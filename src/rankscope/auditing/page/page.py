@@ -6,13 +6,14 @@ from importlib.metadata import version
 
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.configuration import Parameters
+from rankscope.auditing.depth_width_law import parameters_in_blocks
 from rankscope.auditing.findings import Finding, Severity
-from rankscope.auditing.law import parameters_in_blocks
 from rankscope.auditing.page.charts import heat_map
 from rankscope.auditing.page.layers import LayerDiagrams, layer_data, layer_diagrams, layer_table
 from rankscope.auditing.page.text import (
     PART_NAMES,
     asset,
+    count_in_words,
     diagram_colors,
     embedded_json,
     fill,
@@ -21,7 +22,6 @@ from rankscope.auditing.page.text import (
     page_colors,
     percent,
     readable,
-    spoken_count,
 )
 from rankscope.auditing.plane import place_model, to_svg
 
@@ -111,7 +111,7 @@ def audit_to_html(audit: Audit) -> str:
         "title": escape(model_name(audit)),
         "source": escape(audit.source),
         "sentence": escape(model_sentence(audit)),
-        "total": escape(f"{spoken_count(audit.parameters.total)} parameters"),
+        "total": escape(f"{count_in_words(audit.parameters.total)} parameters"),
         "summary": escape(_summary(audit)),
         "findings": findings_list(audit.findings),
         "parameters": parameters_bar(audit.parameters),
@@ -145,7 +145,7 @@ def _plane(audit: Audit) -> str:
     placed = place_model(audit.configuration)
     if placed is None:
         return ""
-    size = spoken_count(parameters_in_blocks(audit.configuration))
+    size = count_in_words(parameters_in_blocks(audit.configuration))
     caption = escape(f"With {size} parameters in blocks {placed.caption}")
     svg = to_svg(placed.plane, PLANE_SIZE, placed.description)
     figure = f'<figure class="plane">{svg}\n<figcaption>{caption}</figcaption></figure>'

@@ -49,11 +49,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share == 0 or share >= 0.001 else f"{100 * share:.1g} %"
 
 
-def spoken_count(count: int) -> str:
+def count_in_words(count: int) -> str:
     """A count as one would say it.
 
     Example:
-        >>> spoken_count(11_307_321_344), spoken_count(260_032)
+        >>> count_in_words(11_307_321_344), count_in_words(260_032)
         ('11.31 billion', '260,032')
     """
     for scale, name in SCALES:
@@ -141,7 +141,7 @@ def fill(template: str, texts: Mapping[str, str]) -> str:
         >>> fill("<p>@one@</p>", {"one": "@two@"})
         '<p>@two@</p>'
     """
-    return PLACE.sub(lambda found: texts[found[1]], template)
+    return PLACE.sub(lambda match: texts[match[1]], template)
 
 
 def embedded_json(value: object) -> str:
@@ -188,7 +188,7 @@ def _finite(value: object) -> object:
 
 def page_colors() -> str:
     """Custom properties: one name for a colour in light and in dark windows."""
-    light, dark = _named(LIGHT), _named(DARK)
+    light, dark = _theme_colors(LIGHT), _theme_colors(DARK)
     return "\n".join(f"  --{name}: light-dark({light[name]}, {dark[name]});" for name in light)
 
 
@@ -220,7 +220,7 @@ def _paint(light: Paint, dark: Paint) -> str:
     return written
 
 
-def _named(theme: Theme) -> dict[str, str]:
+def _theme_colors(theme: Theme) -> dict[str, str]:
     return {
         "background": theme.background,
         "panel": str(theme.shape("block").fill),

@@ -1,4 +1,4 @@
-"""A run of training as one file, so that it can go on to the bit.
+"""Training checkpoints: one file, from which a run resumes bit for bit.
 
 The weights and the optimizer's tensors are written by name (safetensors); where the run stands is
 JSON in the same file's header, so that neither can be newer than the other. Nothing is unpickled.
@@ -192,14 +192,14 @@ def _restore_optimizer(
 ) -> None:
     states: dict[int, dict[str, Tensor]] = {}
     for number, (name, parameter) in enumerate(names.items()):
-        found = _below(tensors, f"{_OPTIMIZER}{name}/")
-        states[number] = {key: _laid_out(value, parameter) for key, value in found.items()}
+        own = _below(tensors, f"{_OPTIMIZER}{name}/")
+        states[number] = {key: _laid_out(value, parameter) for key, value in own.items()}
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": states, "param_groups": groups})
 
 
 def _laid_out(value: Tensor, parameter: nn.Parameter) -> Tensor:
-    """In the memory order of the parameter, as the optimizer had made it: sums depend on it."""
+    """Copy a value into the memory order of its parameter, on which the order of sums depends."""
     if value.shape != parameter.shape:
         return value
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -74,7 +74,7 @@ class EveryFewEpochs:
 def trained_parameters(
     model: nn.Module, parameters: Sequence[nn.Parameter] | None
 ) -> dict[str, nn.Parameter]:
-    """What is to be trained, by name.
+    """The parameters to train, by name.
 
     Args:
         model: whose they are.
@@ -192,7 +192,7 @@ def fit(  # noqa: PLR0913 - the parts of a run, all by name
             that finds its own checkpoint there goes on from it.
         evaluate: called in inference mode after every epoch; what it gives is recorded. Wrapped in
             `EveryFewEpochs`, it is called less often.
-        progress: told of every step.
+        progress: called after every step.
         batch_norm_frozen: batch normalizations stay in inference mode, their statistics untouched.
         processes: that train together; all call `fit` with the same arguments, and see the same
             folder.
@@ -249,10 +249,10 @@ class _Run:
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
-        found = checkpoint.restore(self.model, self.optimizer, self.names)
-        if found is not None:
-            self.position, self.best = found, checkpoint.best()
-            self.began -= found.seconds
+        position = checkpoint.restore(self.model, self.optimizer, self.names)
+        if position is not None:
+            self.position, self.best = position, checkpoint.best()
+            self.began -= position.seconds
 
     @property
     def seconds(self) -> float:
@@ -349,7 +349,7 @@ class _Run:
             )
 
     def scores(self, evaluate: Evaluate) -> dict[str, float]:
-        """Of process 0, so that all agree on which epoch was best."""
+        """Scores as process 0 computes them, so that all processes agree on the best epoch."""
         last, epoch = self.recipe.epochs, self.position.epoch + 1
         if isinstance(evaluate, EveryFewEpochs) and not evaluate.is_due(epoch, last=last):
             return {}

@@ -25,7 +25,7 @@ class Processes(ABC):
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many there are."""
+        """Number of processes."""
 
     @property
     @abstractmethod
@@ -46,7 +46,7 @@ class Processes(ABC):
 
     @abstractmethod
     def agreed(self, value: Value) -> Value:
-        """What process 0 has."""
+        """The value of process 0, on all processes."""
 
     def share(self, batch: Batch) -> tuple[Batch, float]:
         """The samples of this process, and the weight of their mean in the mean of all means.

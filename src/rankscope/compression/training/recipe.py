@@ -1,4 +1,4 @@
-"""How a model is trained: plain data, checked when it is made."""
+"""Training recipes as plain data, checked when they are made."""
 
 import json
 import math
@@ -195,11 +195,11 @@ _UNITS = ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")  # as processors call t
 
 
 class Precision(ABC):
-    """How a forward pass is computed. Subclasses are frozen."""
+    """Floating-point precision of the forward pass. Subclasses are frozen."""
 
     @abstractmethod
     def context(self, device: torch.device) -> AbstractContextManager[object]:
-        """What the loss of a batch is computed in."""
+        """The context in which the loss of a batch is computed."""
 
 
 @dataclass(frozen=True)

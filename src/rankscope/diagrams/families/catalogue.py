@@ -224,24 +224,24 @@ def build_family(name: str, settings: Mapping[str, str | Value]) -> Diagram | Su
         raise FamilyError(
             f"There is no family {name!r}; choose one of: {', '.join(FAMILIES)}.{hint}"
         )
-    found = FAMILIES[name]
-    known = {setting.name: setting for setting in found.settings}
+    chosen = FAMILIES[name]
+    known = {setting.name: setting for setting in chosen.settings}
     try:
-        settings = _without_aliases(found, settings)
+        settings = _without_aliases(chosen, settings)
         values = {
             known[word].keyword: known[word].read(value)
             for word, value in settings.items()
             if word in known
         }
         others = {word: value for word, value in settings.items() if word not in known}
-        return _with_symbols(found.build(**values), others)
+        return _with_symbols(chosen.build(**values), others)
     except FamilyError as error:
-        told = str(error).removeprefix(f"{name}: ")
-        raise FamilyError(f"{name}: {told} Its settings are: {', '.join(known)}.") from error
+        reason = str(error).removeprefix(f"{name}: ")
+        raise FamilyError(f"{name}: {reason} Its settings are: {', '.join(known)}.") from error
 
 
-def _without_aliases(found: Family, settings: Mapping[str, str | Value]) -> dict[str, str | Value]:
-    names = {setting.alias: setting.name for setting in found.settings if setting.alias}
+def _without_aliases(chosen: Family, settings: Mapping[str, str | Value]) -> dict[str, str | Value]:
+    names = {setting.alias: setting.name for setting in chosen.settings if setting.alias}
     for alias, name in names.items():
         if alias in settings and name in settings:
             raise FamilyError(f"{alias} is another word for {name}: give one of them.")

@@ -1,4 +1,4 @@
-"""What a family can be asked for: settings, how their text is read, and the family itself."""
+"""Families of diagrams and their settings, with how the settings' text is read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Setting:
     Args:
         name: the word.
         keyword: the builder's parameter that it feeds.
-        meaning: what it is, in a few words.
+        description: what it is, in a few words.
         smallest: the smallest integer it may be.
         is_list: whether it may be several integers with commas between them.
         alias: another word for the same, which the exact network of that name uses.
@@ -27,7 +27,7 @@ class Setting:
 
     name: str
     keyword: str
-    meaning: str
+    description: str
     smallest: int = 1
     is_list: bool = False
     alias: str | None = None
@@ -51,12 +51,12 @@ class Setting:
         parts = value.split(",") if isinstance(value, str) else value
         if isinstance(parts, int):
             return self._integer(parts, value)
-        found = tuple(self._integer(part, value) for part in parts)
-        if len(found) == 1 and isinstance(value, str):
-            return found[0]
-        if not self.is_list or not found:
+        integers = tuple(self._integer(part, value) for part in parts)
+        if len(integers) == 1 and isinstance(value, str):
+            return integers[0]
+        if not self.is_list or not integers:
             raise self._refusal(value)
-        return found
+        return integers
 
     def _integer(self, part: str | int, value: str | Value) -> int:
         try:
@@ -68,7 +68,9 @@ class Setting:
         return number
 
     def _refusal(self, value: str | Value) -> FamilyError:
-        return FamilyError(f"{self.name} ({self.meaning}) must be {self.wanted}, got {value!r}.")
+        return FamilyError(
+            f"{self.name} ({self.description}) must be {self.wanted}, got {value!r}."
+        )
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""From a plan to numbers: schedules of operations, and PyTorch carrying them out."""
+"""Run a contraction plan: schedules of operations, and the PyTorch statements they become."""

@@ -28,7 +28,7 @@ class Reader:
 
     @property
     def entries(self) -> int:
-        """How many numbers it reads."""
+        """Number of entries that it reads."""
         return math.prod(self.shape)
 
     @property
@@ -103,19 +103,19 @@ def arrays_of(drawable: Drawable) -> tuple[Array, ...]:
     network = flattened(drawable)
     inputs = input_arrays(network)
     made = {name for step in network.steps for name in step.arrays}
-    found: dict[str, Array | None] = dict.fromkeys(inputs)
+    by_name: dict[str, Array | None] = dict.fromkeys(inputs)
     for name, shape in zip(network.inputs, network.input_shapes, strict=False):
-        found[name] = Array(name, True, None, (Reader(name, None, shape),), 1)  # noqa: FBT003
+        by_name[name] = Array(name, True, None, (Reader(name, None, shape),), 1)  # noqa: FBT003
     for step in network.steps:
         for array in _arrays_of_step(step, made):
-            found[array.name] = _joined(found.get(array.name), array)
+            by_name[array.name] = _merge(by_name.get(array.name), array)
     # An input that nobody reads, and an array that is only given back, have any shape.
     constants = {constant.name: constant.shape for constant in network.constants}
     for name in (*inputs, *network.outputs):
-        if name not in made and found.get(name) is None:
+        if name not in made and by_name.get(name) is None:
             readers = (Reader(name, None, constants[name]),) if name in constants else ()
-            found[name] = Array(name, name in inputs, None, readers, 1)
-    arrays = tuple(array for array in found.values() if array is not None)
+            by_name[name] = Array(name, name in inputs, None, readers, 1)
+    arrays = tuple(array for array in by_name.values() if array is not None)
     for array in arrays:
         _check_readers(array)
     return arrays
@@ -183,7 +183,7 @@ def _fan(diagram: Diagram, node: Node, sizes: Mapping[str, int]) -> int:
     return math.prod(sizes[index] for index in dict.fromkeys(node.indices) if index not in legs)
 
 
-def _joined(earlier: Array | None, later: Array) -> Array:
+def _merge(earlier: Array | None, later: Array) -> Array:
     if earlier is None:
         return later
     for what, first, second in (

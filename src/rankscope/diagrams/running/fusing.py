@@ -222,7 +222,7 @@ class _Fuser:
         return target
 
     def add(self, old: Add, label: str) -> int:
-        """What is left of a sum."""
+        """Copy a sum, without the parts that were fused away."""
         pairs = zip(old.coefficients, old.sources, strict=True)
         left = [(c, self.value(source)) for c, source in pairs if source not in self.absorbed]
         coefficients, sources = zip(*left, strict=True)

@@ -1,4 +1,4 @@
-"""Which layout a diagram gets: rules for known shapes first, the best of several otherwise.
+"""The choice of a layout: rules for known shapes first, the best of several otherwise.
 
 A candidate whose wires all run the simplest way is taken at once. Otherwise all are drawn and
 checked, and the one with the fewest faults, crossings and detours wins; of equals, the first.
@@ -36,7 +36,7 @@ from rankscope.drawing.layout.placement import (
     Wiring,
     pinned,
 )
-from rankscope.drawing.layout.render import ground_of, render
+from rankscope.drawing.layout.render import place_wiring, render
 from rankscope.drawing.layout.routing import LATER, Router
 from rankscope.drawing.layout.rows import Row, folded_rows, inline_row, row_between_lanes
 from rankscope.drawing.layout.sketch import GAP
@@ -51,7 +51,7 @@ MAX_LEGS_ON_ROW = 2
 BETWEEN = 44.0
 
 
-def separated(diagram: Diagram) -> list[Diagram]:
+def connected_parts(diagram: Diagram) -> list[Diagram]:
     """The connected parts, in order of declaration; small lone tensors share one part."""
     group = _groups(diagram)
     parts: dict[str, list[str]] = {}
@@ -62,11 +62,11 @@ def separated(diagram: Diagram) -> list[Diagram]:
     merged = [*others, *([[name for names in lone for name in names]] if lone else [])]
     order = {holder.name: place for place, holder in enumerate(diagram.holders)}
     merged.sort(key=lambda names: order[names[0]])
-    return [_restricted(diagram, names) for names in merged]
+    return [_restrict(diagram, names) for names in merged]
 
 
 def _groups(diagram: Diagram) -> dict[str, str]:
-    """For every node and convolution a representative of its part."""
+    """Map every node and convolution to a representative of its connected part."""
     leader = {part.name: part.name for part in diagram.holders}
 
     def find(name: str) -> str:
@@ -93,7 +93,7 @@ def _is_lone(diagram: Diagram, names: list[str]) -> bool:
     return len(node.indices) <= MAX_LEGS_ON_ROW
 
 
-def _restricted(diagram: Diagram, names: list[str]) -> Diagram:
+def _restrict(diagram: Diagram, names: list[str]) -> Diagram:
     nodes = tuple(node for node in diagram.nodes if node.name in names)
     convolutions = tuple(part for part in diagram.convolutions if part.name in names)
     parts: tuple[Node | Convolution, ...] = (*nodes, *convolutions)
@@ -168,13 +168,13 @@ def _cells(mesh: Mesh) -> dict[End, tuple[int, int]] | None:
     origin = corners[0]
     away = mesh.distances(origin)
     for other in corners[1:]:
-        found = _numbered(mesh, away, mesh.distances(other), away[other])
-        if found is not None:
-            return found
+        cells = _grid_cells(mesh, away, mesh.distances(other), away[other])
+        if cells is not None:
+            return cells
     return None
 
 
-def _numbered(
+def _grid_cells(
     mesh: Mesh, away: dict[End, int], back: dict[End, int], width: int
 ) -> dict[End, tuple[int, int]] | None:
     """Cells from the distances to two corners of one side, checked wire by wire."""
@@ -198,7 +198,7 @@ def _numbered(
 
 
 DIGIT = re.compile(r"\d")
-FAULT, CROSSED = 1000.0, 40.0
+FAULT_PENALTY, CROSSED = 1000.0, 40.0
 MAX_INLINE, MAX_INLINE_TOWER = 5, 9
 MAX_SWEEPS = 2
 MAX_MOVES = 48
@@ -248,7 +248,9 @@ def place(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) ->
     if not inner.nodes:
         return Placement({}, plates=plates)
     plain = replace(view, cut=())
-    parts = [(part, _place_part(Wiring(part), hints.legs, plain)) for part in separated(inner)]
+    parts = [
+        (part, _place_part(Wiring(part), hints.legs, plain)) for part in connected_parts(inner)
+    ]
     placement = pinned(Wiring(inner), side_by_side(parts, plain), hints.positions)
     return replace(placement, plates=plates, label_sides=dict(hints.label_sides)).rounded()
 
@@ -260,15 +262,15 @@ def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placeme
         if detours == 0.0:
             return candidate
         scene = render(wiring.diagram, candidate, view)
-        badness = detours + FAULT * len(lint(scene)) + CROSSED * crossings(scene)
-        if best is None or badness < best[0]:
-            best = (badness, candidate)
+        penalty = detours + FAULT_PENALTY * len(lint(scene)) + CROSSED * crossings(scene)
+        if best is None or penalty < best[0]:
+            best = (penalty, candidate)
     assert best is not None
     return best[1]
 
 
 def _detours(wiring: Wiring, placement: Placement) -> float:
-    return Router(ground_of(wiring, placement)).run().cost
+    return Router(place_wiring(wiring, placement)).run().cost
 
 
 def _candidates(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Iterator[Placement]:
@@ -276,10 +278,10 @@ def _candidates(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Iterato
     is_bare = not diagram.regions and not diagram.convolutions
     mesh = Mesh(wiring, view)
     if is_bare and mesh.is_connected:
-        found = [place_ring(mesh, legs), place_star(mesh, legs), place_grid(mesh, legs)]
+        placements = [place_ring(mesh, legs), place_star(mesh, legs), place_grid(mesh, legs)]
         if is_hierarchical(mesh):
-            found.append(place_tree(mesh, legs))
-        yield from (one for one in found if one is not None)
+            placements.append(place_tree(mesh, legs))
+        yield from (one for one in placements if one is not None)
     lanes = row_between_lanes(wiring) if is_bare else None
     if lanes is not None:
         yield place_rows(wiring, lanes[0], view, legs, lanes[1])
@@ -308,22 +310,22 @@ def _row_candidates(
     wiring: Wiring, rows: list[Row], view: View, legs: Mapping[str, Side]
 ) -> Iterator[Placement]:
     """The usual places for dots; if wires then go astray, each dot is tried elsewhere."""
-    wishes: dict[Dot, Side] = {}
-    best = place_rows(wiring, rows, view, legs, wishes)
+    dot_sides: dict[Dot, Side] = {}
+    best = place_rows(wiring, rows, view, legs, dot_sides)
     yield best
     cost = _detours(wiring, best)
     moves = [move for _ in range(MAX_SWEEPS) for move in _moves(wiring)]
     for move in moves[:MAX_MOVES]:
         if cost <= GOOD_ENOUGH:
             break
-        wished = {**wishes, **move}
-        found = place_rows(wiring, rows, view, legs, wished)
-        if found == best:
+        moved = {**dot_sides, **move}
+        placement = place_rows(wiring, rows, view, legs, moved)
+        if placement == best:
             continue
-        found_cost = _detours(wiring, found)
+        found_cost = _detours(wiring, placement)
         if found_cost < cost - 1e-9:
-            wishes, best, cost = wished, found, found_cost
-    if wishes:
+            dot_sides, best, cost = moved, placement, found_cost
+    if dot_sides:
         yield best
 
 

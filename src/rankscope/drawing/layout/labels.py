@@ -8,7 +8,7 @@ from itertools import groupby
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Region
 from rankscope.drawing.layout.placement import Dot, Segment, Side, Wiring
-from rankscope.drawing.layout.routing import Buckets, Ground, Route, border_points
+from rankscope.drawing.layout.routing import Buckets, PlacedWiring, Route, border_points
 from rankscope.drawing.layout.tensors import (
     TAG_FONT,
     WIRE_FONT,
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass
 class Page:
-    """What is drawn already."""
+    """Everything drawn so far, which further labels must avoid."""
 
     shapes: Sequence[Shape]
     marks: Sequence[Shape]
@@ -83,7 +83,7 @@ class Page:
             ):
                 self._borders.add(border, border)
         for route in self.routes:
-            for point in spaced(route.line, SPACING):
+            for point in spaced_points(route.line, SPACING):
                 self._ink.add((*point, *point), point)
 
     def add(self, label: Label) -> None:
@@ -94,19 +94,19 @@ class Page:
     def clash(self, box: Box) -> float:
         """How badly a label in a box would overlap what is there."""
         cost = 0.0
-        for other, _ in self._solids.near(_grown(box, 4.0)):
+        for other, _ in self._solids.near(_grow(box, 4.0)):
             wide = min(box[2], other[2] + 4) - max(box[0], other[0] - 4)
             high = min(box[3], other[3] + 4) - max(box[1], other[1] - 4)
             cost += OVER_SHAPE + 0.2 * max(0.0, wide) * max(0.0, high)
-        cost += OVER_WIRE * sum(1 for _ in self._ink.near(_grown(box, 3.5)))
-        cost += OVER_BORDER * sum(1 for _ in self._borders.near(_grown(box, 5.0)))
+        cost += OVER_WIRE * sum(1 for _ in self._ink.near(_grow(box, 3.5)))
+        cost += OVER_BORDER * sum(1 for _ in self._borders.near(_grow(box, 5.0)))
         return cost
 
     def pieces(self, route: Route) -> Iterator[list[Point]]:
         """Visible runs of a route: split at corners, at borders, and under shapes."""
         lines = [route.line] if route.is_curve else [*segments(route.line)]
         for line in lines:
-            visible = [(point, self._zone(point)) for point in spaced(line, SPACING)]
+            visible = [(point, self._zone(point)) for point in spaced_points(line, SPACING)]
             for _, group in groupby(visible, key=lambda seen: seen[1]):
                 run = [point for point, zone in group if zone is not None]
                 if len(run) > 2:
@@ -201,8 +201,8 @@ def _side_cost(request: Request, at: Point, normal: Point) -> float:
 
 
 def _label(request: Request, point: Point, anchor: str = "mm") -> Label:
-    found = place_label(request.text, point, size=WIRE_FONT, style=request.style, anchor=anchor)
-    return Label(found.text, found.x, found.y, found.size, found.style, found.box, request.index)
+    label = place_label(request.text, point, size=WIRE_FONT, style=request.style, anchor=anchor)
+    return Label(label.text, label.x, label.y, label.size, label.style, label.box, request.index)
 
 
 def _half(text: str) -> tuple[float, float]:
@@ -214,20 +214,20 @@ def _box(point: Point, half: tuple[float, float]) -> Box:
     return (point[0] - half[0], point[1] - half[1], point[0] + half[0], point[1] + half[1])
 
 
-def _grown(box: Box, margin: float) -> Box:
+def _grow(box: Box, margin: float) -> Box:
     return (box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin)
 
 
-def spaced(line: Sequence[Point], spacing: float) -> list[Point]:
+def spaced_points(line: Sequence[Point], spacing: float) -> list[Point]:
     """Points along a line at most `spacing` apart, ends included."""
-    found = [line[0]]
+    points = [line[0]]
     for (x0, y0), (x1, y1) in segments(line):
         count = max(1, math.ceil(math.dist((x0, y0), (x1, y1)) / spacing))
-        found += [
+        points += [
             (x0 + step / count * (x1 - x0), y0 + step / count * (y1 - y0))
             for step in range(1, count + 1)
         ]
-    return found
+    return points
 
 
 # --- Barriers as shapes: the dashed frame, its tag, and a mark where each wire leaves it ----------
@@ -257,7 +257,7 @@ def crossing_marks(
     wiring: Wiring, frames: Mapping[str, Box], routes: Mapping[Segment, Route]
 ) -> dict[Segment, list[Shape]]:
     """A diamond where a normalized leg leaves its barrier, a ring where another one does."""
-    found: dict[Segment, list[Shape]] = {}
+    marks: dict[Segment, list[Shape]] = {}
     for name, frame in frames.items():
         region = wiring.diagram.region_by_name[name]
         for segment, route in routes.items():
@@ -276,8 +276,8 @@ def crossing_marks(
                     "normalized" if is_normalized else "passing",
                     mark_description(region, segment.index),
                 )
-                found.setdefault(segment, []).append(mark)
-    return found
+                marks.setdefault(segment, []).append(mark)
+    return marks
 
 
 def tag(
@@ -329,53 +329,53 @@ CUT_SPACING = 4.0
 
 
 def cut_strokes(
-    ground: Ground, routes: Mapping[Segment, Route], cut: tuple[str, ...]
+    placed: PlacedWiring, routes: Mapping[Segment, Route], cut: tuple[str, ...]
 ) -> tuple[Wire, ...]:
     """One stroke per index: through the dot of a hyperedge, else across its wire."""
-    found = []
+    strokes = []
     for index in cut:
         own = [segment for segment in routes if segment.index == index]
         dots = [
             end
             for segment in own
             for end in segment.ends
-            if isinstance(end, Dot) and len(ground.wiring.dots[end]) > 2
+            if isinstance(end, Dot) and len(placed.wiring.dots[end]) > 2
         ]
         if dots:
-            at, normal = ground.centres[dots[0]], (math.sqrt(0.5), -math.sqrt(0.5))
+            at, normal = placed.centres[dots[0]], (math.sqrt(0.5), -math.sqrt(0.5))
         elif own:
             at, normal = _middle(
-                ground, max(own, key=lambda s: _visible(ground, routes[s])), routes
+                placed, max(own, key=lambda s: _visible(placed, routes[s])), routes
             )
         else:
             continue
         (x, y), (dx, dy) = at, normal
         half = LENGTH / 2
         ends = ((x - half * dx, y - half * dy), (x + half * dx, y + half * dy))
-        found.append(Wire(index, ends, "cut", width=WIDTH, description=f"cut through {index}"))
-    return tuple(found)
+        strokes.append(Wire(index, ends, "cut", width=WIDTH, description=f"cut through {index}"))
+    return tuple(strokes)
 
 
-def _visible_points(ground: Ground, route: Route) -> list[Point]:
+def _visible_points(placed: PlacedWiring, route: Route) -> list[Point]:
     return [
         point
-        for point in spaced(route.line, CUT_SPACING)
+        for point in spaced_points(route.line, CUT_SPACING)
         if not any(
             box[0] <= point[0] <= box[2] and box[1] <= point[1] <= box[3]
-            for box in ground.boxes.values()
+            for box in placed.boxes.values()
         )
     ]
 
 
-def _visible(ground: Ground, route: Route) -> int:
-    return len(_visible_points(ground, route))
+def _visible(placed: PlacedWiring, route: Route) -> int:
+    return len(_visible_points(placed, route))
 
 
 def _middle(
-    ground: Ground, segment: Segment, routes: Mapping[Segment, Route]
+    placed: PlacedWiring, segment: Segment, routes: Mapping[Segment, Route]
 ) -> tuple[Point, Point]:
     """The middle of what is seen of a wire, and the direction across it."""
-    points = _visible_points(ground, routes[segment]) or list(routes[segment].line)
+    points = _visible_points(placed, routes[segment]) or list(routes[segment].line)
     place = len(points) // 2
     before, after = points[max(0, place - 1)], points[min(len(points) - 1, place + 1)]
     length = math.dist(before, after) or 1.0

@@ -120,14 +120,14 @@ class Mesh:
 
     def distances(self, start: End) -> dict[End, int]:
         """Steps from a vertex to all it can reach, nearest first."""
-        found, waiting = {start: 0}, deque([start])
+        steps, waiting = {start: 0}, deque([start])
         while waiting:
             end = waiting.popleft()
             for other in self.neighbours[end]:
-                if other not in found:
-                    found[other] = found[end] + 1
+                if other not in steps:
+                    steps[other] = steps[end] + 1
                     waiting.append(other)
-        return found
+        return steps
 
     @property
     def is_connected(self) -> bool:
@@ -168,7 +168,9 @@ def free_placement(
             if index in mesh.wiring.diagram.output:
                 tips[index] = _step((x, y), direction, length)
     nodes = {end.name: p for end, p in at.items() if isinstance(end, NodeEnd)}
-    tips = _aligned(tips, {index: at[end] for end in mesh.vertices for index in _tips(mesh, end)})
+    tips = _align_tips(
+        tips, {index: at[end] for end in mesh.vertices for index in _tips(mesh, end)}
+    )
     return Placement(nodes, dots, tips, straight=tuple(mesh.wiring.diagram.structure.owners))
 
 
@@ -178,9 +180,9 @@ def _tips(mesh: Mesh, end: End) -> Iterator[str]:
             yield other.index
 
 
-def _aligned(tips: Mapping[str, Point], owners: Mapping[str, Point]) -> dict[str, Point]:
+def _align_tips(tips: Mapping[str, Point], owners: Mapping[str, Point]) -> dict[str, Point]:
     """Level legs to one side that nearly share an x share it: the outermost."""
-    found = dict(tips)
+    aligned = dict(tips)
     for sign in (-1.0, 1.0):
         level = [
             index
@@ -193,8 +195,8 @@ def _aligned(tips: Mapping[str, Point], owners: Mapping[str, Point]) -> dict[str
             x, y = tips[index]
             if edge is None or abs(edge - x) > ALIGN:
                 edge = x
-            found[index] = (edge, y)
-    return found
+            aligned[index] = (edge, y)
+    return aligned
 
 
 def _step(point: Point, direction: Point, length: float) -> Point:
@@ -216,11 +218,11 @@ def _turns(
     x, y = at[end]
     taken = [math.atan2(at[o][1] - y, at[o][0] - x) for o in mesh.neighbours[end]]
     outward = math.atan2(y - middle[1], x - middle[0])
-    found: list[float] = []
+    turns: list[float] = []
     for _ in range(count):
-        best = max(CHOICES, key=lambda angle: _room(angle, [*taken, *found], outward))
-        found.append(best)
-    return found
+        best = max(CHOICES, key=lambda angle: _room(angle, [*taken, *turns], outward))
+        turns.append(best)
+    return turns
 
 
 def _room(angle: float, taken: list[float], outward: float) -> float:
@@ -254,7 +256,7 @@ def plate_indices(diagram: Diagram) -> tuple[str, ...]:
     data = [node.name for node in diagram.nodes if node.role is Role.DATA]
     is_all_data = len(data) == len(diagram.nodes)
     used = [index for region in diagram.regions for index in (*region.over, *(region.causal or ()))]
-    found = []
+    plates = []
     for index in diagram.output:
         owners = diagram.structure.owners[index]
         is_batch = diagram.index_by_name[index].kind is IndexKind.BATCH
@@ -264,12 +266,12 @@ def plate_indices(diagram: Diagram) -> tuple[str, ...]:
             and index not in used
             and (is_batch or not is_all_data)
         ):
-            found.append(index)
-    return tuple(found)
+            plates.append(index)
+    return tuple(plates)
 
 
 def without_indices(diagram: Diagram, indices: tuple[str, ...]) -> Diagram:
-    """What stands inside the plates."""
+    """The diagram without some indices: what is inside the plates."""
     if not indices:
         return diagram
     return replace(
@@ -372,11 +374,11 @@ def _root(mesh: Mesh) -> End:
 
 def _inorder(end: End, children: Mapping[End, list[End]]) -> list[End]:
     """Children from left to right before their parent."""
-    found, waiting = [], [end]
+    visited, waiting = [], [end]
     while waiting:
-        found.append(waiting.pop())
-        waiting += children[found[-1]]
-    return found[::-1]
+        visited.append(waiting.pop())
+        waiting += children[visited[-1]]
+    return visited[::-1]
 
 
 def _pitch(
@@ -404,8 +406,8 @@ def place_by_stress(mesh: Mesh, legs: Mapping[str, Side]) -> Iterator[Placement]
     """Candidates, one or two for every start."""
     lengths = _lengths(mesh)
     for start in _starts(mesh):
-        points = _turned(mesh, _settled(start, lengths))
-        points = _scaled(mesh, points)
+        points = _rotate(mesh, _minimize_stress(start, lengths))
+        points = _scale(mesh, points)
         snapped = numpy.round(points * 4) / 4
         if _closest(snapped) > CLOSEST_ON_GRID + mesh.excess:
             yield _placement(mesh, snapped, legs)
@@ -452,7 +454,7 @@ def _starts(mesh: Mesh) -> Iterator[Array]:
     yield numpy.stack([numpy.cos(turns), numpy.sin(turns)], axis=1) * len(place) / 4
 
 
-def _settled(start: Array, lengths: Array) -> Array:
+def _minimize_stress(start: Array, lengths: Array) -> Array:
     """Majorize until it stands still."""
     count = len(start)
     if count < 2:
@@ -480,7 +482,7 @@ def _pairwise(points: Array) -> Array:
     return apart
 
 
-def _turned(mesh: Mesh, points: Array) -> Array:
+def _rotate(mesh: Mesh, points: Array) -> Array:
     """Most wires level or upright, wider than high, the first tensor top left."""
     place = {end: k for k, end in enumerate(mesh.vertices)}
     points = points - points.mean(axis=0)
@@ -501,7 +503,7 @@ def _turned(mesh: Mesh, points: Array) -> Array:
     return points
 
 
-def _scaled(mesh: Mesh, points: Array) -> Array:
+def _scale(mesh: Mesh, points: Array) -> Array:
     """Bonds as long as they should be, and no two vertices too near."""
     place = {end: k for k, end in enumerate(mesh.vertices)}
     stretched = [

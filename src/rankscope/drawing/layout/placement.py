@@ -1,4 +1,4 @@
-"""Where everything stands, as plain data: the result of placing, and the input of rendering.
+"""Placements as plain data: the result of layout, and the input of rendering.
 
 Positions are in grid units (96 px), y pointing down. A placement holds no wires: those are
 routed from the positions every time, so that a moved tensor takes its wires along.
@@ -48,7 +48,7 @@ VECTORS: dict[Side, Point] = {
 
 @dataclass(frozen=True)
 class Hints:
-    """Wishes that the layout must honour.
+    """Placements that the layout must honour.
 
     Args:
         positions: where nodes and convolutions stand, by name; the rest is placed around them.
@@ -61,18 +61,18 @@ class Hints:
     label_sides: Mapping[str, Side] = field(default_factory=dict)
 
     def check(self, diagram: Diagram) -> None:
-        """Refuse wishes about things that the diagram does not have.
+        """Refuse hints about things that the diagram does not have.
 
         Raises:
             LayoutError: naming the first of them.
         """
         holders = [part.name for part in diagram.holders]
-        for what, wished, known in (
+        for what, hinted, known in (
             ("positions", self.positions, holders),
             ("legs", self.legs, diagram.output),
             ("label_sides", self.label_sides, tuple(diagram.index_by_name)),
         ):
-            for name in wished:
+            for name in hinted:
                 if name not in known:
                     raise LayoutError(
                         f"Hints.{what} names {name!r}, which diagram {diagram.name!r} does not "
@@ -279,31 +279,31 @@ class Wiring:
         for index in self.diagram.index_by_name:
             pieces += self._pieces(index)
         seen: dict[tuple[End, End], int] = {}
-        found = []
+        segments = []
         for index, first, second in pieces:
             pair = (second, first) if (second, first) in seen else (first, second)
             ordinal = seen[pair] = seen.get(pair, -1) + 1
-            found.append(Segment(index, first, second, ordinal))
-        return tuple(found)
+            segments.append(Segment(index, first, second, ordinal))
+        return tuple(segments)
 
     @cached_property
     def dots(self) -> dict[Dot, tuple[End, ...]]:
         """Each dot, and the other ends of its arms; a dot with one arm closes a summed leg."""
-        found: dict[Dot, list[End]] = {}
+        arms_of: dict[Dot, list[End]] = {}
         for segment in self.segments:
             for end in segment.ends:
                 if isinstance(end, Dot):
-                    found.setdefault(end, []).append(segment.other(end))
-        return {dot: tuple(arms) for dot, arms in found.items()}
+                    arms_of.setdefault(end, []).append(segment.other(end))
+        return {dot: tuple(arms) for dot, arms in arms_of.items()}
 
     @cached_property
     def at(self) -> dict[End, tuple[Segment, ...]]:
         """The segments at each end; a loop is listed once."""
-        found: dict[End, list[Segment]] = {}
+        segments_at: dict[End, list[Segment]] = {}
         for segment in self.segments:
             for end in dict.fromkeys(segment.ends):
-                found.setdefault(end, []).append(segment)
-        return {end: tuple(segments) for end, segments in found.items()}
+                segments_at.setdefault(end, []).append(segment)
+        return {end: tuple(segments) for end, segments in segments_at.items()}
 
     def region_of(self, end: End) -> str | None:
         """The innermost region that an end is in."""
@@ -321,12 +321,12 @@ class Wiring:
 
     @cached_property
     def _around(self) -> dict[str | None, dict[str | None, None]]:
-        """For every region itself and those around it, innermost first."""
-        found: dict[str | None, dict[str | None, None]] = {None: {None: None}}
+        """Every region with itself and those around it, innermost first."""
+        enclosing: dict[str | None, dict[str | None, None]] = {None: {None: None}}
         for region in reversed(self.diagram.structure.evaluation_order):
             if region is not None:
-                found[region] = {region: None, **found[self._parent[region]]}
-        return found
+                enclosing[region] = {region: None, **enclosing[self._parent[region]]}
+        return enclosing
 
     def common_region(self, segment: Segment) -> str | None:
         """The innermost region that holds both ends."""
@@ -341,11 +341,11 @@ class Wiring:
     @cached_property
     def _held(self) -> dict[tuple[str, str | None], list[End]]:
         """Axes by index and the region that directly holds their tensor."""
-        found: dict[tuple[str, str | None], list[End]] = {}
+        held: dict[tuple[str, str | None], list[End]] = {}
         for part in self.diagram.holders:
             for index in part.indices:
-                found.setdefault((index, self._parent[part.name]), []).append(NodeEnd(part.name))
-        return found
+                held.setdefault((index, self._parent[part.name]), []).append(NodeEnd(part.name))
+        return held
 
     def _pieces(self, index: str) -> list[tuple[str, End, End]]:
         """Join the ends of an index region by region, inner ones first.
@@ -408,17 +408,17 @@ def pinned(wiring: Wiring, placement: Placement, positions: Mapping[str, Point])
     moves: dict[End, Point] = {NodeEnd(name): steps.get(name, usual) for name in placement.nodes}
     for dot, arms in wiring.dots.items():
         moves[dot] = _mean([moves[arm] for arm in arms if arm in moves] or [usual])
-    nodes = {name: _moved(point, moves[NodeEnd(name)]) for name, point in placement.nodes.items()}
-    dots = {key: _moved(point, moves[Dot(*key)]) for key, point in placement.dots.items()}
+    nodes = {name: _move(point, moves[NodeEnd(name)]) for name, point in placement.nodes.items()}
+    dots = {key: _move(point, moves[Dot(*key)]) for key, point in placement.dots.items()}
     tips = {}
     for index, point in placement.tips.items():
         owner = wiring.at[Tip(index)][0].other(Tip(index))
-        tips[index] = _moved(point, moves[owner])
+        tips[index] = _move(point, moves[owner])
     placed = replace(placement, nodes={**nodes, **positions}, dots=dots, tips=tips)
-    return replace(placed, tips=_aligned(placement, placed))
+    return replace(placed, tips=_align_tips(placement, placed))
 
 
-def _aligned(before: Placement, after: Placement) -> dict[str, Point]:
+def _align_tips(before: Placement, after: Placement) -> dict[str, Point]:
     """Tips that shared a line to the left or right share one again: the outermost."""
     tips = dict(after.tips)
     for index, (x, _) in before.tips.items():
@@ -439,5 +439,5 @@ def _mean(points: list[Point]) -> Point:
     )
 
 
-def _moved(point: Point, step: Point) -> Point:
+def _move(point: Point, step: Point) -> Point:
     return (point[0] + step[0], point[1] + step[1])

@@ -1,4 +1,4 @@
-"""From a diagram and a placement to a scene: shapes, routed wires, marks and labels."""
+"""Render a placed diagram as a scene: shapes, routed wires, marks and labels."""
 
 import math
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from rankscope.drawing.layout.placement import (
     View,
     Wiring,
 )
-from rankscope.drawing.layout.routing import Ground, Route, Router, spread_ports
+from rankscope.drawing.layout.routing import PlacedWiring, Route, Router, spread_ports
 from rankscope.drawing.layout.rows import components, links_among
 from rankscope.drawing.layout.tensors import (
     CONVOLUTION_DIAMETER,
@@ -50,7 +50,7 @@ from rankscope.errors import LayoutError
 JUNCTION_DIAMETER, SUM_DIAMETER = 11.0, 9.0
 
 
-def ground_of(wiring: Wiring, placement: Placement) -> Ground:
+def place_wiring(wiring: Wiring, placement: Placement) -> PlacedWiring:
     """Everything in pixels.
 
     Raises:
@@ -59,9 +59,9 @@ def ground_of(wiring: Wiring, placement: Placement) -> Ground:
     centres: dict[End, Point] = {}
     diagram = wiring.diagram
     for part in diagram.holders:
-        centres[NodeEnd(part.name)] = _given(placement.nodes, part.name, "node", wiring)
+        centres[NodeEnd(part.name)] = _point_of(placement.nodes, part.name, "node", wiring)
     for index in diagram.output:
-        centres[Tip(index)] = _given(placement.tips, index, "open leg", wiring)
+        centres[Tip(index)] = _point_of(placement.tips, index, "open leg", wiring)
     for dot, arms in wiring.dots.items():
         given = placement.dots.get((dot.index, dot.region))
         if given is not None:
@@ -70,10 +70,10 @@ def ground_of(wiring: Wiring, placement: Placement) -> Ground:
             centres[dot] = _mean([_centre(centres, placement, arm) for arm in arms])
     size = diameter(diagram)
     boxes = {end: _box(wiring, end, centre, size) for end, centre in centres.items()}
-    return Ground(wiring, centres, boxes, placement.straight)
+    return PlacedWiring(wiring, centres, boxes, placement.straight)
 
 
-def _given(points: Mapping[str, Point], name: str, what: str, wiring: Wiring) -> Point:
+def _point_of(points: Mapping[str, Point], name: str, what: str, wiring: Wiring) -> Point:
     if name not in points:
         raise LayoutError(
             f"The placement has no position for {what} {name!r} of diagram "
@@ -125,7 +125,7 @@ WIRE_WIDTH, THICKEST = 2.4, 6.0
 class Drawn:
     """What one diagram looks like before labels."""
 
-    ground: Ground
+    placed: PlacedWiring
     routes: Mapping[Segment, Route]
     frames: Mapping[str, Box]
     shapes: tuple[Shape, ...]
@@ -149,34 +149,34 @@ def render(diagram: Diagram, placement: Placement, view: View = PLAIN_VIEW) -> S
             )
     plates = tuple(index for index in placement.plates if index in diagram.index_by_name)
     inner = without_indices(diagram, plates)
-    scene = _scene(inner, _drawn(inner, placement), placement, view)
+    scene = _scene(inner, _draw_parts(inner, placement), placement, view)
     for index in plates:
         scene = with_plate(scene, diagram, index, view)
     return scene
 
 
-def _drawn(diagram: Diagram, placement: Placement) -> Drawn:
+def _draw_parts(diagram: Diagram, placement: Placement) -> Drawn:
     wiring = Wiring(diagram)
-    ground = ground_of(wiring, placement)
-    routing = Router(ground).run()
-    routes = spread_ports(ground, routing.routes)
+    placed = place_wiring(wiring, placement)
+    routing = Router(placed).run()
+    routes = spread_ports(placed, routing.routes)
     size = diameter(diagram)
     shapes = [
         node_shape(
             node,
-            ground.centres[NodeEnd(node.name)],
+            placed.centres[NodeEnd(node.name)],
             size=size,
             angle=_narrow_angle(wiring, routes, node.name, node.narrow_side),
         )
         for node in diagram.nodes
     ]
     shapes += [
-        convolution_shape(convolution, ground.centres[NodeEnd(convolution.name)])
+        convolution_shape(convolution, placed.centres[NodeEnd(convolution.name)])
         for convolution in diagram.convolutions
     ]
-    dots = tuple(_dot_shape(ground, dot) for dot in wiring.dots)
+    dots = tuple(_dot_shape(placed, dot) for dot in wiring.dots)
     marks = crossing_marks(wiring, routing.frames, routes)
-    return Drawn(ground, routes, routing.frames, tuple(shapes), dots, marks)
+    return Drawn(placed, routes, routing.frames, tuple(shapes), dots, marks)
 
 
 def _narrow_angle(
@@ -195,12 +195,12 @@ def _dot_name(dot: Dot) -> str:
     return f"{dot.index}@{dot.region or ''}"
 
 
-def _dot_shape(ground: Ground, dot: Dot) -> Shape:
-    index = ground.wiring.diagram.index_by_name[dot.index]
-    arms = ground.wiring.dots[dot]
-    left, _, right, _ = ground.boxes[dot]
+def _dot_shape(placed: PlacedWiring, dot: Dot) -> Shape:
+    index = placed.wiring.diagram.index_by_name[dot.index]
+    arms = placed.wiring.dots[dot]
+    left, _, right, _ = placed.boxes[dot]
     what = "summed" if len(arms) == 1 else f"shared by {len(arms)} ends"
-    x, y = ground.centres[dot]
+    x, y = placed.centres[dot]
     return Shape(
         _dot_name(dot),
         ShapeKind.DOT,
@@ -221,7 +221,7 @@ def _scene(diagram: Diagram, drawn: Drawn, placement: Placement, view: View) -> 
     crossed = [mark for marks in drawn.marks.values() for mark in marks]
     tags, tag_labels = _tags(diagram, drawn, crossed)
     wires = [_wire(diagram, segment, drawn, view) for segment in drawn.routes]
-    cuts = cut_strokes(drawn.ground, drawn.routes, view.cut)
+    cuts = cut_strokes(drawn.placed, drawn.routes, view.cut)
     marks = (*drawn.dots, *crossed, *tags)
     ink = [*drawn.routes.values(), *(Route(stroke.points) for stroke in cuts)]
     page = Page(drawn.shapes, marks, frames, ink)
@@ -295,7 +295,7 @@ def _requests(diagram: Diagram, drawn: Drawn, placement: Placement, view: View) 
     by_index: dict[str, list[Segment]] = {}
     for segment in drawn.routes:
         by_index.setdefault(segment.index, []).append(segment)
-    middles = _middles(drawn.ground)
+    middles = _middles(drawn.placed)
     requests = []
     for name, index in diagram.index_by_name.items():
         own = by_index.get(name, [])
@@ -326,18 +326,18 @@ def _outward_from(drawn: Drawn, own: list[Segment], middles: Mapping[str, Point]
     """
     for segment in own:
         parallel = [
-            s for s in drawn.ground.wiring.at[segment.first] if {*s.ends} == {*segment.ends}
+            s for s in drawn.placed.wiring.at[segment.first] if {*s.ends} == {*segment.ends}
         ]
         if len(parallel) > 1 and segment.first != segment.second:
-            (x0, y0), (x1, y1) = (drawn.ground.centres[end] for end in segment.ends)
+            (x0, y0), (x1, y1) = (drawn.placed.centres[end] for end in segment.ends)
             return ((x0 + x1) / 2, (y0 + y1) / 2)
     return middles.get(own[0].index) if own else None
 
 
-def _middles(ground: Ground) -> dict[str, Point]:
+def _middles(placed: PlacedWiring) -> dict[str, Point]:
     """The middle of each part of the picture that has cycles, for every index in it."""
-    wiring, diagram = ground.wiring, ground.wiring.diagram
-    found: dict[str, Point] = {}
+    wiring, diagram = placed.wiring, placed.wiring.diagram
+    middles: dict[str, Point] = {}
     for group in components(links_among(wiring, [part.name for part in diagram.holders])):
         ends = dict.fromkeys(
             end
@@ -354,13 +354,13 @@ def _middles(ground: Ground) -> dict[str, Point]:
         )
         if len(bonds) < len(ends):
             continue
-        points = [ground.centres[NodeEnd(name)] for name in group]
+        points = [placed.centres[NodeEnd(name)] for name in group]
         middle = (
             sum(x for x, _ in points) / len(points),
             sum(y for _, y in points) / len(points),
         )
-        found |= dict.fromkeys((segment.index for segment in bonds), middle)
-    return found
+        middles |= dict.fromkeys((segment.index for segment in bonds), middle)
+    return middles
 
 
 def _tip(own: list[Segment], routes: Mapping[Segment, Route]) -> tuple[Point, Point] | None:

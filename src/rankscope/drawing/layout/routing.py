@@ -1,4 +1,4 @@
-"""Wires: each takes the simplest way that runs through nothing and crosses each barrier once.
+"""Routes of wires: the simplest that run through nothing and cross each barrier once.
 
 Regions are finished from the inside out. The wires inside a region come first, then its frame
 around them, then what crosses it.
@@ -198,7 +198,7 @@ def orthogonal(start: Point, end: Point) -> Iterator[Route]:
         yield beside_lane(start, end, left - lane)
 
 
-def bowed(start: Point, end: Point) -> Iterator[Route]:
+def curved_routes(start: Point, end: Point) -> Iterator[Route]:
     """Straight, then more and more bent to either side."""
     yield Route((start, end))
     length = math.dist(start, end)
@@ -234,7 +234,7 @@ def near_pieces(first: Route, second: Route, *, reach: float) -> Iterator[tuple[
                 yield (start, end), (other_start, other_end)
 
 
-def meeting(first: Piece, second: Piece) -> Point | None:
+def intersection(first: Piece, second: Piece) -> Point | None:
     """Where two straight pieces cross; one that only touches the other from the left does not."""
     (x0, y0), (x1, y1) = first
     (x2, y2), (x3, y3) = second
@@ -278,14 +278,14 @@ def border_points(route: Route, frame: Box) -> list[Point]:
     corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
     if _is_apart(route.box, frame):
         return []
-    found: list[Point] = []
+    crossings: list[Point] = []
     for start, end, _ in route.pieces:
-        met = [meeting(side, (start, end)) for side in pairwise(corners)]
-        found += sorted(
+        met = [intersection(side, (start, end)) for side in pairwise(corners)]
+        crossings += sorted(
             (point for point in met if point is not None),
             key=lambda point: math.dist(start, point),
         )
-    return found
+    return crossings
 
 
 def _is_apart(first: Box, second: Box) -> bool:
@@ -324,7 +324,7 @@ ARC_SPACING, DOT_ARC_SPACING = 44.0, 34.0
 
 
 @dataclass(frozen=True)
-class Ground:
+class PlacedWiring:
     """What wires run between: centres and boxes of everything placed, in pixels."""
 
     wiring: Wiring
@@ -345,15 +345,15 @@ class Routing:
 class Router:
     """Routes one picture; use `run` once."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.wiring = ground.wiring
+    def __init__(self, placed: PlacedWiring) -> None:
+        self.placed = placed
+        self.wiring = placed.wiring
         self.routes: dict[Segment, Route] = {}
         self.frames: dict[str, Box] = {}
         self.cost = 0.0
         self._shapes: Buckets[End] = Buckets()
         self._wires: Buckets[Segment] = Buckets()
-        for end, box in ground.boxes.items():
+        for end, box in placed.boxes.items():
             if not isinstance(end, Tip):
                 self._shapes.add(box, end)
 
@@ -368,7 +368,7 @@ class Router:
             if region is not None:
                 wires = [self.routes[segment].box for segment in by_region.get(region, [])]
                 self.frames[region] = frame_box(
-                    self.wiring, region, self.ground.boxes, self.frames, wires
+                    self.wiring, region, self.placed.boxes, self.frames, wires
                 )
         return Routing(self.routes, self.frames, self.cost)
 
@@ -379,7 +379,7 @@ class Router:
         return (0 if is_straight else 1, math.dist(start, end))
 
     def _points(self, segment: Segment) -> tuple[Point, Point]:
-        return (self.ground.centres[segment.first], self.ground.centres[segment.second])
+        return (self.placed.centres[segment.first], self.placed.centres[segment.second])
 
     def _route(self, segment: Segment) -> None:
         best: tuple[float, Route] | None = None
@@ -399,7 +399,7 @@ class Router:
         start, end = self._points(segment)
         num_parallel = self._num_parallel(segment)
         if segment.first == segment.second:
-            box = self.ground.boxes[segment.first]
+            box = self.placed.boxes[segment.first]
             for direction in ((0.0, -1.0), (0.0, 1.0), (-1.0, 0.0), (1.0, 0.0)):
                 size = (box[2] - box[0]) / 2 * (1 + 0.35 * segment.ordinal)
                 yield loop(start, direction, size)
@@ -411,8 +411,8 @@ class Router:
             height = spacing * (segment.ordinal - (num_parallel - 1) / 2)
             for share in (1.0, 1.8, 2.6):
                 yield arc(start, end, share * (-height if forwards else height))
-        elif segment.index in self.ground.straight:
-            yield from bowed(start, end)
+        elif segment.index in self.placed.straight:
+            yield from curved_routes(start, end)
             yield from orthogonal(start, end)
         else:
             yield from self._row_ways(segment, start, end)
@@ -430,7 +430,7 @@ class Router:
                 # Leaves the tensor across the row, arrives at the convolution along it.
                 yield elbow(start, end, is_upright_first=weights[0] > weights[1])
         yield from orthogonal(start, end)
-        yield from bowed(start, end)
+        yield from curved_routes(start, end)
 
     def _port(self, segment: Segment, start: Point, end: Point) -> Point | None:
         """Where a loose end that is only a bit aside leaves its tensor, to run straight."""
@@ -439,7 +439,7 @@ class Router:
             isinstance(loose, Dot) and len(self.wiring.dots[loose]) == 1
         ):
             return None
-        box = self.ground.boxes[segment.first]
+        box = self.placed.boxes[segment.first]
         reach = PORT_SHARE * (box[2] - box[0]) / 2
         dx, dy = abs(end[0] - start[0]), abs(end[1] - start[1])
         if dx <= min(reach, dy):
@@ -480,10 +480,10 @@ class Router:
         return cost
 
     def _conflict(self, segment: Segment, route: Route, other: Segment) -> float:
-        shared = [self.ground.boxes[end] for end in segment.ends if end in other.ends]
+        shared = [self.placed.boxes[end] for end in segment.ends if end in other.ends]
         crossed, along = 0, 0.0
         for first, second in near_pieces(route, self.routes[other], reach=TOGETHER):
-            point = meeting(first, second)
+            point = intersection(first, second)
             if point is not None and not any(covers(box, point, 2.0) for box in shared):
                 crossed += 1
             length, middle = shared_run(first, second, reach=TOGETHER)
@@ -503,11 +503,11 @@ SPACING = 18.0
 WIDEST_SHARE = 1.4  # of the radius, from the first port to the last
 
 
-def spread_ports(ground: Ground, routes: Mapping[Segment, Route]) -> dict[Segment, Route]:
+def spread_ports(placed: PlacedWiring, routes: Mapping[Segment, Route]) -> dict[Segment, Route]:
     """The same routes, moved apart where several leave one side."""
     moved = dict(routes)
     offsets: dict[Segment, float] = {}
-    for end, joined in ground.wiring.at.items():
+    for end, joined in placed.wiring.at.items():
         if not isinstance(end, NodeEnd):
             continue
         sides: dict[Side, list[Segment]] = {}
@@ -517,7 +517,7 @@ def spread_ports(ground: Ground, routes: Mapping[Segment, Route]) -> dict[Segmen
                 sides.setdefault(side, []).append(segment)
         for side, group in sides.items():
             if len(group) > 1:
-                _spread(ground, end, side, group, moved, offsets)
+                _spread(placed, end, side, group, moved, offsets)
     return moved
 
 
@@ -535,7 +535,7 @@ def _departure(segment: Segment, end: End, route: Route) -> Side | None:
 
 
 def _spread(
-    ground: Ground,
+    placed: PlacedWiring,
     end: NodeEnd,
     side: Side,
     group: list[Segment],
@@ -543,8 +543,8 @@ def _spread(
     offsets: dict[Segment, float],
 ) -> None:
     axis = 0 if side.is_vertical else 1
-    ordered = sorted(group, key=lambda s: _order(ground, end, s, moved[s], axis))
-    box = ground.boxes[end]
+    ordered = sorted(group, key=lambda s: _order(placed, end, s, moved[s], axis))
+    box = placed.boxes[end]
     step = min(SPACING, WIDEST_SHARE * (box[2] - box[0]) / 2 / (len(ordered) - 1))
     places = {s: step * (k - (len(ordered) - 1) / 2) for k, s in enumerate(ordered)}
     fixed = [s for s in ordered if s in offsets or not _is_movable(s, moved[s], side)]
@@ -554,19 +554,19 @@ def _spread(
     for segment in ordered:
         if segment not in fixed and abs(places[segment]) > NEAR:
             offset = places[segment]
-            moved[segment] = _moved(segment, end, moved[segment], axis, offset)
+            moved[segment] = _shift_port(segment, end, moved[segment], axis, offset)
             if len(moved[segment].points) == 2:
                 offsets[segment] = offset
 
 
 def _order(
-    ground: Ground, end: NodeEnd, segment: Segment, route: Route, axis: int
+    placed: PlacedWiring, end: NodeEnd, segment: Segment, route: Route, axis: int
 ) -> tuple[int, float, str]:
     """From left to right without crossings: what turns left (the nearest turn first), ...
 
     ... then what goes straight on, then what turns right (the farthest turn first).
     """
-    aside = ground.centres[segment.other(end)][axis] - ground.centres[end][axis]
+    aside = placed.centres[segment.other(end)][axis] - placed.centres[end][axis]
     points = route.points if segment.first == end else route.points[::-1]
     depth = abs(points[1][1 - axis] - points[0][1 - axis])
     if len(route.points) == 2 or abs(aside) < NEAR:
@@ -582,12 +582,12 @@ def _is_movable(segment: Segment, route: Route, side: Side) -> bool:
     return is_bond and side.is_vertical
 
 
-def _moved(segment: Segment, end: End, route: Route, axis: int, offset: float) -> Route:
+def _shift_port(segment: Segment, end: End, route: Route, axis: int, offset: float) -> Route:
     is_first = segment.first == end
     points = list(route.points if is_first else route.points[::-1])
     for place in (0, 1):
         point = list(points[place])
         point[axis] += offset
         points[place] = (point[0], point[1])
-    found = Route(tuple(points), route.is_curve)
-    return found if is_first else found.reversed()
+    bent = Route(tuple(points), route.is_curve)
+    return bent if is_first else bent.reversed()

@@ -1,4 +1,4 @@
-"""Which tensors stand on which row, in which order and column.
+"""The rows of a layout: the order and the column of every tensor.
 
 A row is one stage: what a region contracts once its inner regions are finished. Stages come
 from top to bottom in the order of evaluation; inner regions that do not depend on each other
@@ -46,18 +46,18 @@ def align(
         before, chosen = _cheapest_before(cost, is_first=place == 0)
         choices.append(chosen)
         cost = [
-            arrived + _dislike(column, wanted, taken)
+            arrived + _distance_penalty(column, wanted, taken)
             for arrived, column in zip(before, columns, strict=True)
         ]
     last = min(range(len(columns)), key=lambda place: cost[place])
-    found = [last]
+    places = [last]
     for chosen in reversed(choices[1:]):
-        found.append(chosen[found[-1]])
-    return cost[last], tuple(columns[place] for place in reversed(found))
+        places.append(chosen[places[-1]])
+    return cost[last], tuple(columns[place] for place in reversed(places))
 
 
 def _cheapest_before(cost: list[float], *, is_first: bool) -> tuple[list[float], list[int]]:
-    """For every column, the best column to its left and what that comes to."""
+    """The best column to the left of every column, and the cost of it."""
     if is_first:
         return cost, [-1] * len(cost)
     arrived, chosen = [math.inf], [-1]
@@ -68,7 +68,7 @@ def _cheapest_before(cost: list[float], *, is_first: bool) -> tuple[list[float],
     return arrived, chosen
 
 
-def _dislike(column: int, wanted: Sequence[Want], taken: tuple[int, int]) -> float:
+def _distance_penalty(column: int, wanted: Sequence[Want], taken: tuple[int, int]) -> float:
     outside = max(taken[0] - column, column - taken[1], 0)
     return OUTSIDE * outside + sum(weight * abs(column - want) for want, weight in wanted)
 
@@ -116,27 +116,29 @@ Links = dict[str, dict[str, Link]]
 
 
 def links_among(wiring: Wiring, names: Sequence[str]) -> Links:
-    """For each tensor the tensors it shares an index with, in the order of `names`."""
+    """The tensors that each tensor shares an index with, in the order of `names`."""
     diagram = wiring.diagram
     rank = {name: place for place, name in enumerate(names)}
-    found: Links = {name: {} for name in names}
-    for index, owners in _shared(diagram, rank):
+    links: Links = {name: {} for name in names}
+    for index, owners in _shared_indices(diagram, rank):
         here = [name for name in dict.fromkeys(owners) if name in rank]
         is_plain = len(owners) == 2 and index not in diagram.output
         link = Link(index, 1.0 if is_plain else HYPEREDGE_WEIGHT)
         for first in here:
             for second in here:
                 if first != second:
-                    known = found[first].get(second)
+                    known = links[first].get(second)
                     if known is None or known.weight < link.weight:
-                        found[first][second] = link
+                        links[first][second] = link
     return {
         name: dict(sorted(others.items(), key=lambda item: rank[item[0]]))
-        for name, others in found.items()
+        for name, others in links.items()
     }
 
 
-def _shared(diagram: Diagram, names: Mapping[str, int]) -> list[tuple[str, tuple[str, ...]]]:
+def _shared_indices(
+    diagram: Diagram, names: Mapping[str, int]
+) -> list[tuple[str, tuple[str, ...]]]:
     """Indices on at least two of the tensors; an open batch index only if there is no other.
 
     A batch index is on all data: a chain that runs through it would tear the rest apart.
@@ -284,7 +286,7 @@ def inline_row(wiring: Wiring) -> list[Row] | None:
     links = links_among(wiring, members)
     if len(components(links)) != 1:
         return None
-    path = _oriented(wiring, longest_path(wiring, members, links))
+    path = _orient(wiring, longest_path(wiring, members, links))
     if not _is_cut_by_barriers(wiring, path):
         return None
     joined = tuple(links[a][b].index for a, b in pairwise(path))
@@ -347,7 +349,7 @@ def _block(wiring: Wiring, region: str | None, blocks: Mapping[str | None, list[
     for inner in (blocks[member] for member in members if member in diagram.region_by_name):
         if rows and inner:
             start = max(row.columns[-1] for row in rows) + 1
-            inner = _moved(inner, start - min(row.columns[0] for row in inner))
+            inner = _shift_rows(inner, start - min(row.columns[0] for row in inner))
         rows += inner
     body = [name for name in members if name in diagram.node_by_name]
     convolutions = [name for name in members if name in diagram.convolution_by_name]
@@ -356,7 +358,7 @@ def _block(wiring: Wiring, region: str | None, blocks: Mapping[str | None, list[
     return rows
 
 
-def _moved(rows: list[Row], distance: int) -> list[Row]:
+def _shift_rows(rows: list[Row], distance: int) -> list[Row]:
     return [replace(row, columns=tuple(c + distance for c in row.columns)) for row in rows]
 
 
@@ -366,7 +368,7 @@ def _row(wiring: Wiring, body: Sequence[str], members: tuple[str, ...], above: l
     column_of = {
         name: column for row in above for name, column in zip(row.nodes, row.columns, strict=True)
     }
-    paths = [_oriented(wiring, longest_path(wiring, group, links)) for group in components(links)]
+    paths = [_orient(wiring, longest_path(wiring, group, links)) for group in components(links)]
     wants = {name: _wants(wiring, name, column_of) for path in paths for name in path}
     paths.sort(key=lambda path: _mean_want([want for name in path for want in wants[name]]))
     taken = (min(column_of.values()), max(column_of.values())) if column_of else None
@@ -393,16 +395,16 @@ def _turnings(paths: list[list[str]]) -> list[list[list[str]]]:
 
 def _wants(wiring: Wiring, name: str, column_of: dict[str, int]) -> list[Want]:
     """Columns a tensor should stand in: straight below what it is wired to."""
-    found: list[Want] = []
+    wants: list[Want] = []
     for segment in wiring.at.get(NodeEnd(name), ()):
         other = segment.other(NodeEnd(name))
         if isinstance(other, NodeEnd) and other.name in column_of:
-            found.append((column_of[other.name], 1.0))
+            wants.append((column_of[other.name], 1.0))
         elif isinstance(other, Dot):
             owners = dict.fromkeys(wiring.diagram.structure.owners[segment.index])
             columns = [column_of[owner] for owner in owners if owner in column_of]
-            found += [(column, HYPEREDGE_PULL / len(columns)) for column in columns]
-    return found
+            wants += [(column, HYPEREDGE_PULL / len(columns)) for column in columns]
+    return wants
 
 
 def _mean_want(wants: list[Want]) -> float:
@@ -410,7 +412,7 @@ def _mean_want(wants: list[Want]) -> float:
     return sum(column * weight for column, weight in wants) / total if total else 0.0
 
 
-def _oriented(wiring: Wiring, path: list[str]) -> list[str]:
+def _orient(wiring: Wiring, path: list[str]) -> list[str]:
     """The owner of an open leg goes left; if both ends own one, the one declared first."""
     diagram = wiring.diagram
     names = [part.name for part in diagram.holders]

@@ -31,13 +31,13 @@ class Sketch:
         wiring: the diagram.
         rows: its rows.
         view: what will be written on the wires.
-        wishes: where off-row dots should go, other than by default.
+        dot_sides: where off-row dots should go, other than by default.
     """
 
     wiring: Wiring
     rows: Sequence[Row]
     view: View
-    wishes: Mapping[Dot, Side] = field(default_factory=dict)
+    dot_sides: Mapping[Dot, Side] = field(default_factory=dict)
     at: dict[End, Point] = field(default_factory=dict)
     band: dict[End, int] = field(default_factory=dict)
 
@@ -115,22 +115,22 @@ def _barriers_between(wiring: Wiring, first: End, second: End) -> list[str]:
 
 
 def _needs_of_tags(sketch: Sketch, at: Mapping[int, float]) -> dict[str, float]:
-    """By how much each side of a barrier must move out so that its tag fits."""
+    """Distance by which each side of a barrier must move out so that its tag fits."""
     diagram = sketch.wiring.diagram
     place = {
         name: at[column]
         for row in sketch.rows
         for name, column in zip(row.nodes, row.columns, strict=True)
     }
-    found: dict[str, float] = {}
+    needs: dict[str, float] = {}
     for region in diagram.regions:
         inside = [place[n] for n in diagram.structure.nodes_inside[region.name] if n in place]
         if inside:
             width = (max(inside) - min(inside) + sketch.size) * UNIT + 2 * FRAME_PADDING
             least = least_width(sketch.wiring, region.name)
             if least > width:
-                found[region.name] = (least - width) / 2 / UNIT
-    return found
+                needs[region.name] = (least - width) / 2 / UNIT
+    return needs
 
 
 def _needs_of_frames(
@@ -142,7 +142,7 @@ def _needs_of_frames(
         for row in sketch.rows
         for name, column in zip(row.nodes, row.columns, strict=True)
     }
-    found: list[tuple[tuple[int, int], tuple[float]]] = []
+    needs: list[tuple[tuple[int, int], tuple[float]]] = []
     for region in sketch.wiring.diagram.region_by_name:
         inside = sketch.wiring.diagram.structure.nodes_inside[region]
         own = [places[name] for name in inside if name in places]
@@ -160,10 +160,10 @@ def _needs_of_frames(
             barriers = len(_barriers_between(sketch.wiring, NodeEnd(name), NodeEnd(inside[0])))
             room = need + BARRIER_GAP * (barriers - 1)
             if column > high:
-                found.append(((high, column), (room,)))
+                needs.append(((high, column), (room,)))
             elif column < low:
-                found.append(((column, low), (room,)))
-    return found
+                needs.append(((column, low), (room,)))
+    return needs
 
 
 # --- What hangs off a row: side branches, convolutions, and dots that are not on it ---------------
@@ -182,7 +182,7 @@ def dots_on_rows(sketch: Sketch) -> None:
         for first, second, index in zip(row.nodes, row.nodes[1:], row.links, strict=False):
             for dot, arms in sketch.wiring.dots.items():
                 is_between = {NodeEnd(first), NodeEnd(second)} <= {*arms}
-                if dot.index == index and is_between and dot not in sketch.wishes:
+                if dot.index == index and is_between and dot not in sketch.dot_sides:
                     middle = sketch.at[NodeEnd(first)][0] + sketch.at[NodeEnd(second)][0]
                     sketch.put(dot, (middle / 2, 0.0), row.band)
 
@@ -233,23 +233,25 @@ def branches(sketch: Sketch) -> None:
             if NodeEnd(name) not in sketch.at and name in sketch.wiring.diagram.node_by_name
         ]
         while waiting:
-            end = next((end for end in waiting if _hook(sketch, end) is not None), waiting[0])
+            end = next(
+                (end for end in waiting if _neighbour_of(sketch, end) is not None), waiting[0]
+            )
             waiting.remove(end)
-            _hang(sketch, end, _hook(sketch, end), row)
+            _place_off_row(sketch, end, _neighbour_of(sketch, end), row)
 
 
 def _neighbours(sketch: Sketch, end: End) -> list[End]:
     """Ends that a wire leads to, dots first, then what lies behind dots that have no place."""
-    found: list[End] = []
+    neighbours: list[End] = []
     for segment in sketch.wiring.at.get(end, ()):
         other = segment.other(end)
-        found.append(other)
+        neighbours.append(other)
         if isinstance(other, Dot) and other not in sketch.at:
-            found += [arm for arm in sketch.wiring.dots[other] if arm != end]
-    return sorted(found, key=lambda other: not isinstance(other, Dot))
+            neighbours += [arm for arm in sketch.wiring.dots[other] if arm != end]
+    return sorted(neighbours, key=lambda other: not isinstance(other, Dot))
 
 
-def _hook(sketch: Sketch, end: NodeEnd) -> End | None:
+def _neighbour_of(sketch: Sketch, end: NodeEnd) -> End | None:
     band = {sketch.band.get(other) for other in _neighbours(sketch, end)} - {None}
     latest = max((b for b in band if b is not None), default=None)
     for other in _neighbours(sketch, end):
@@ -258,18 +260,18 @@ def _hook(sketch: Sketch, end: NodeEnd) -> End | None:
     return None
 
 
-def _hang(sketch: Sketch, end: NodeEnd, hook: End | None, row: Row) -> None:
-    if hook is None:
+def _place_off_row(sketch: Sketch, end: NodeEnd, neighbour: End | None, row: Row) -> None:
+    if neighbour is None:
         right = max(sketch.at[NodeEnd(name)][0] for name in row.nodes)
         sketch.put(end, (right + GAP, 0.0), row.band)
         return
-    x, y = sketch.at[hook]
+    x, y = sketch.at[neighbour]
     reaches_up = any(
         sketch.band.get(other, row.band) < row.band for other in _neighbours(sketch, end)
     )
     first = Side.UP if y < 0 or (y == 0 and reaches_up) else Side.DOWN
     sides = (first,) if y != 0 or reaches_up else (first, _opposite(first))
-    branch = BRANCH_FROM_DOT if isinstance(hook, Dot) else BRANCH
+    branch = BRANCH_FROM_DOT if isinstance(neighbour, Dot) else BRANCH
     branch += sketch.size - DIAMETER / UNIT
     for shift in (0.0, GAP, -GAP, 2 * GAP, -2 * GAP, 3 * GAP, -3 * GAP):
         for side in sides:
@@ -332,7 +334,7 @@ def dots_off_rows(sketch: Sketch) -> None:
     for dot in sorted(waiting, key=lambda dot: (bands[dot], _span(sketch, dot, bands[dot]))):
         band = bands[dot]
         here = _arms(sketch, dot, band)
-        side = sketch.wishes.get(dot) or _usual_side(sketch, band, here)
+        side = sketch.dot_sides.get(dot) or _usual_side(sketch, band, here)
         if side.is_vertical:
             _put_in_lane(sketch, dot, band, side, lanes)
         else:
@@ -367,7 +369,7 @@ def _span(sketch: Sketch, dot: Dot, band: int) -> float:
 
 
 def _usual_side(sketch: Sketch, band: int, arms: list[End]) -> Side:
-    """Between the rows; for a single tensor at the end of its row, beyond it."""
+    """The side between the rows; for a single tensor at the end of its row, the side beyond it."""
     on_row = [point[0] for end, point in sketch.at.items() if sketch.band[end] == band]
     if len(arms) == 1 and sketch.at[arms[0]][1] == 0.0:
         if sketch.at[arms[0]][0] == max(on_row):

@@ -1,4 +1,4 @@
-"""The staged spine: rows of tensors in the order of evaluation, and what hangs off them."""
+"""Row layout: each row is a chain of tensors (its spine), in the order of evaluation."""
 
 import math
 from collections import Counter
@@ -43,20 +43,20 @@ class Leg:
 def loose_ends(sketch: Sketch) -> list[Leg]:
     """Open legs in order of output, then summed legs and diagonals."""
     wiring = sketch.wiring
-    found = []
+    legs = []
     for index in wiring.diagram.output:
         segment = wiring.at[Tip(index)][0]
         owner = segment.other(Tip(index))
         if isinstance(owner, Dot) and is_private(sketch, owner):
             continue
-        found.append(Leg(Tip(index), owner, index))
+        legs.append(Leg(Tip(index), owner, index))
     for dot, arms in wiring.dots.items():
         if is_private(sketch, dot):
-            found.append(Leg(dot, arms[0], dot.index))
-    return found
+            legs.append(Leg(dot, arms[0], dot.index))
+    return legs
 
 
-def point_legs(sketch: Sketch, wished: Mapping[str, Side]) -> dict[End, Side]:
+def point_legs(sketch: Sketch, hinted: Mapping[str, Side]) -> dict[End, Side]:
     """A side for every loose end, and for the tips of private dots the side of their dot."""
     legs = loose_ends(sketch)
     around = _Surroundings.of(sketch, legs)
@@ -64,7 +64,7 @@ def point_legs(sketch: Sketch, wished: Mapping[str, Side]) -> dict[End, Side]:
     loose: dict[End, list[Side]] = {}
     for leg in legs:
         taken = loose.setdefault(leg.owner, [])
-        side = wished.get(leg.index) or _best_side(sketch, leg, around, taken)
+        side = hinted.get(leg.index) or _best_side(sketch, leg, around, taken)
         taken.append(side)
         sides[leg.end] = side
         if isinstance(leg.end, Dot) and leg.index in sketch.wiring.diagram.output:
@@ -106,7 +106,7 @@ class _Surroundings:
 
 def _best_side(sketch: Sketch, leg: Leg, around: _Surroundings, taken: list[Side]) -> Side:
     cost: dict[Side, float] = {}
-    for place, side in enumerate(_preferred(sketch, leg, around)):
+    for place, side in enumerate(_preferred_sides(sketch, leg, around)):
         num_blocking = around.used.get(leg.owner, []).count(side)
         if side.is_vertical and _is_shadowed(sketch, leg.owner, side, around):
             num_blocking += 1
@@ -120,12 +120,12 @@ def fan_offsets(sketch: Sketch, sides: Mapping[End, Side]) -> dict[End, float]:
     groups: dict[tuple[End, Side], list[Leg]] = {}
     for leg in loose_ends(sketch):
         groups.setdefault((leg.owner, sides[leg.end]), []).append(leg)
-    found: dict[End, float] = {}
+    offsets: dict[End, float] = {}
     for legs in groups.values():
         for place, leg in enumerate(legs):
-            found[leg.end] = FAN * (place - (len(legs) - 1) / 2)
-            found[Tip(leg.index)] = found[leg.end]
-    return found
+            offsets[leg.end] = FAN * (place - (len(legs) - 1) / 2)
+            offsets[Tip(leg.index)] = offsets[leg.end]
+    return offsets
 
 
 def put_private_dots(sketch: Sketch, sides: Mapping[End, Side]) -> None:
@@ -144,15 +144,15 @@ def put_private_dots(sketch: Sketch, sides: Mapping[End, Side]) -> None:
 def _combs(sketch: Sketch, legs: list[Leg]) -> list[int]:
     """Rows where most tensors have an open leg: there, all legs hang down."""
     owners = {leg.owner for leg in legs if isinstance(leg.end, Tip)}
-    found = []
+    comb_rows = []
     for row in sketch.rows:
         num_owners = sum(1 for name in row.nodes if NodeEnd(name) in owners)
         if num_owners >= max(COMB_LEAST, COMB_SHARE * len(row.nodes)):
-            found.append(row.band)
-    return found
+            comb_rows.append(row.band)
+    return comb_rows
 
 
-def _preferred(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[Side, ...]:
+def _preferred_sides(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[Side, ...]:
     """Sides to try, best first."""
     owner, band = leg.owner, sketch.band[leg.owner]
     height = sketch.at[owner][1]
@@ -230,7 +230,7 @@ BARRIER_ROOM = 0.42
 LEG, LEG_FROM_FRAME = 46.0, 36.0
 
 
-def finished(sketch: Sketch, sides: Mapping[End, Side]) -> Placement:
+def finish(sketch: Sketch, sides: Mapping[End, Side]) -> Placement:
     """Give every row its height and every tip its place."""
     heights = _heights(sketch, sides)
     at = {end: (x, y + heights[sketch.band[end]]) for end, (x, y) in sketch.at.items()}
@@ -345,10 +345,10 @@ def place_rows(
     rows: Sequence[Row],
     view: View,
     legs: Mapping[str, Side],
-    wishes: Mapping[Dot, Side],
+    dot_sides: Mapping[Dot, Side],
 ) -> Placement:
     """Place everything, given which tensors stand on which row."""
-    sketch = Sketch(wiring, rows, view, wishes)
+    sketch = Sketch(wiring, rows, view, dot_sides)
     spread_columns(sketch)
     dots_on_rows(sketch)
     branches(sketch)
@@ -357,4 +357,4 @@ def place_rows(
     slide_rows(sketch)
     sides = point_legs(sketch, legs)
     put_private_dots(sketch, sides)
-    return finished(sketch, sides)
+    return finish(sketch, sides)

@@ -1,4 +1,4 @@
-"""What is written, and how large tensors, labels and the frames of barriers are."""
+"""Labels of a picture, and the sizes of tensors, labels and the frames of barriers."""
 
 import ast
 import math
@@ -205,11 +205,11 @@ KINDS = {
 
 def diameter(diagram: Diagram) -> float:
     """One size for all tensors of a figure: 54 px, or what the longest name needs."""
-    needed = [_needed(node, SMALLEST_FONT) for node in diagram.nodes]
+    needed = [_needed_width(node, SMALLEST_FONT) for node in diagram.nodes]
     return max([DIAMETER, *needed])
 
 
-def _needed(node: Node, size: float) -> float:
+def _needed_width(node: Node, size: float) -> float:
     """Width of the outline that a label of this size just fits in."""
     left, top, right, bottom = outline(node_text(node), size).box
     width, height = right - left, bottom - top
@@ -225,7 +225,7 @@ def node_label(node: Node, shape: Shape, *, size: float) -> Label:
     """The name inside a tensor, as large as fits."""
     is_triangle = shape.kind is ShapeKind.TRIANGLE
     full = TRIANGLE_FONT if is_triangle else NODE_FONT
-    font = min(full, full * size / max(_needed(node, full), 1.0))
+    font = min(full, full * size / max(_needed_width(node, full), 1.0))
     # The middle of a triangle's wide half is off its centre, away from the tip.
     back = 0.04 * size if is_triangle else 0.0
     angle = math.radians(shape.angle)
@@ -233,7 +233,7 @@ def node_label(node: Node, shape: Shape, *, size: float) -> Label:
     label = place_label(
         node_text(node), at, size=round(font, 2), style=f"on-{shape.style}", anchor="mc"
     )
-    return _owned(label, node.name)
+    return _with_owner(label, node.name)
 
 
 def node_shape(node: Node, at: Point, *, size: float, angle: float = 0.0) -> Shape:
@@ -275,10 +275,10 @@ def convolution_label(convolution: Convolution, shape: Shape) -> Label:
     label = place_label(
         r"$\ast$", (shape.x, shape.y), size=STAR_FONT, style="on-convolution", anchor="mm"
     )
-    return _owned(label, convolution.name)
+    return _with_owner(label, convolution.name)
 
 
-def _owned(label: Label, owner: str) -> Label:
+def _with_owner(label: Label, owner: str) -> Label:
     return Label(label.text, label.x, label.y, label.size, label.style, label.box, owner)
 
 
@@ -319,21 +319,21 @@ def frame_box(
     """The frame of one region, around its own things, finished inner frames and wires."""
     diagram = wiring.diagram
     content = [
-        _padded(box, PADDING)
+        _pad(box, PADDING)
         for end, box in ends.items()
         if wiring.region_of(end) == region and isinstance(end, NodeEnd)
     ]
     content += [
-        _padded(box, (PADDING[0], 22.0, PADDING[2], PADDING[3]))
+        _pad(box, (PADDING[0], 22.0, PADDING[2], PADDING[3]))
         for end, box in ends.items()
         if wiring.region_of(end) == region and not isinstance(end, NodeEnd)
     ]
     content += [
-        _padded(inner[name], INNER_PADDING)
+        _pad(inner[name], INNER_PADDING)
         for name in diagram.structure.members[region]
         if name in inner
     ]
-    content += [_padded(box, WIRE_PADDING) for box in wires]
+    content += [_pad(box, WIRE_PADDING) for box in wires]
     left, top, right, bottom = union(content)
     missing = max(0.0, least_width(wiring, region) - (right - left)) / 2
     return (left - missing, top, right + missing, bottom)
@@ -352,7 +352,7 @@ def least_width(wiring: Wiring, region: str) -> float:
     return 2 * tag + 2 * TAG_ROOM_IN_HALF
 
 
-def _padded(box: Box, padding: tuple[float, float, float, float]) -> Box:
+def _pad(box: Box, padding: tuple[float, float, float, float]) -> Box:
     return (
         box[0] - padding[0],
         box[1] - padding[1],

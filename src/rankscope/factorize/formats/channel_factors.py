@@ -56,11 +56,11 @@ def _balanced_factors(number: int, num_factors: int) -> tuple[int, ...]:
     if num_factors == 1:
         return (number,)
     divisors = (divisor for divisor in range(1, number + 1) if number % divisor == 0)
-    found = [
+    factorizations = [
         sorted((divisor, *_balanced_factors(number // divisor, num_factors - 1)), reverse=True)
         for divisor in divisors
     ]
-    return tuple(min(found, key=lambda factors: (sum(factors), factors)))
+    return tuple(min(factorizations, key=lambda factors: (sum(factors), factors)))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a format is: a way to write a weight as small tensors, and to use it without the weight.
+"""Formats: ways to write a weight as small tensors, and to apply it without the weight.
 
 `WeightShape` and `Window` describe what is to be written and how it is used; a `Format` turns a
 weight into named cores, cores into a weight, and cores and inputs into outputs; the layers
@@ -65,12 +65,12 @@ class WeightShape:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """As PyTorch orders them."""
+        """Sizes in PyTorch's order."""
         return (self.out_size, self.in_size, *self.kernel)
 
     @property
     def num_parameters(self) -> int:
-        """Of the weight itself, without a bias."""
+        """Number of entries of the weight itself, without a bias."""
         return math.prod(self.sizes)
 
     @property
@@ -81,7 +81,7 @@ class WeightShape:
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel moves over its input; a matrix has none of it.
+    """Stride, padding and dilation of a kernel; a matrix has none.
 
     Args:
         stride: one for each position of the kernel.
@@ -285,7 +285,7 @@ class Format(ABC):
         return weight.reshape(shape.sizes)
 
     def num_parameters(self, shape: WeightShape, ranks: Ranks) -> int:
-        """How many numbers the cores hold together, for one group."""
+        """Number of entries of all cores, for one group."""
         sizes = self._ranks(shape, ranks)
         return _weight_formula(self, shape).parameters(sizes)
 
@@ -514,7 +514,7 @@ def even_cores(
 
 
 def _missing(core: Tensor, shape: tuple[int, ...]) -> list[int]:
-    """As `pad` wants it: before and after, from the last position to the first."""
+    """What a core lacks, as `pad` takes it: before and after, last position first."""
     pairs = zip(reversed(shape), reversed(core.shape), strict=True)
     return [count for wanted, size in pairs for count in (0, wanted - size)]
 
@@ -543,11 +543,11 @@ def largest_balanced_ranks(
     low, high = 1, max(limits)
     while low < high:
         middle = (low + high + 1) // 2
-        if count(_capped(middle, limits)) <= num_parameters:
+        if count(_cap_ranks(middle, limits)) <= num_parameters:
             low = middle
         else:
             high = middle - 1
-    ranks = _capped(low, limits)
+    ranks = _cap_ranks(low, limits)
     while True:
         fitting = (
             larger
@@ -560,7 +560,7 @@ def largest_balanced_ranks(
         ranks = larger
 
 
-def _capped(rank: int, limits: Ranks) -> Ranks:
+def _cap_ranks(rank: int, limits: Ranks) -> Ranks:
     return tuple(min(rank, limit) for limit in limits)
 
 

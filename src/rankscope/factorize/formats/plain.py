@@ -206,7 +206,7 @@ def _from_batch(state: Tensor, groups: int, riding_size: int) -> Tensor:
 
 
 def _arranged_like(moved: Tensor, state: Tensor) -> Tensor:
-    """In channels-last memory if the state was, where convolutions are fastest."""
+    """Use channels-last memory if the state did: convolutions are fastest there."""
     if state.ndim == 4 and state.is_contiguous(memory_format=torch.channels_last):
         return moved.contiguous(memory_format=torch.channels_last)
     return moved
@@ -416,7 +416,7 @@ class TuckerFormat(PlainFormat):
         return {"input": made.factors[1].mT, "kernel": made.core, "output": made.factors[0]}
 
     def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
-        """Those of the projection onto singular bases; `decompose` improves on it, never less."""
+        """Errors of the projection onto singular bases; `decompose` is never worse."""
         energy = tucker_energy(weight, positions=(0, 1))
         return [energy.relative_error(ranks[::-1]) for ranks in ladder]
 
@@ -475,7 +475,7 @@ class TensorTrainFormat(PlainFormat):
         return dict(zip(self.legs(WeightShape.of(weight)), turned, strict=True))
 
     def errors(self, weight: Tensor, ladder: Sequence[Ranks], *, seed: int = 0) -> list[float]:
-        """Those of trains whose outer bonds are cut before the middle one.
+        """Errors of trains whose outer bonds are truncated before the middle one.
 
         Their squared error has orthogonal parts, together at most the tails of all bonds: the bound
         that also holds for `decompose`, which cuts from left to right. The two differ by little.
@@ -531,7 +531,7 @@ class TensorRingFormat(PlainFormat):
         return (*_TRAIN.bonds(shape), "u")
 
     def full_ranks(self, shape: WeightShape) -> Ranks:
-        """Those of a train, which needs no closing bond."""
+        """Full ranks of a train, which needs no closing bond."""
         return (*_TRAIN.full_ranks(shape), 1)
 
     def max_ranks(self, shape: WeightShape) -> Ranks:

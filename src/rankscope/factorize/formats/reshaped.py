@@ -79,7 +79,7 @@ class Step:
 
     @property
     def equation(self) -> str:
-        """As an einsum, with samples, groups and places."""
+        """The step as an einsum, with samples, groups and places."""
         return f"ng{self.before}y,g{self.core}->ng{self.after}y"
 
     def convolve(
@@ -125,11 +125,11 @@ class ReshapedFormat(Format):
     reverses_outputs: ClassVar[bool]
 
     def factors(self, shape: WeightShape) -> ChannelFactors:
-        """How the channels are cut."""
+        """The factors that the channels are split into."""
         return ChannelFactors.of(shape, self.num_factors, reversed_outputs=self.reverses_outputs)
 
     def paired_sizes(self, shape: WeightShape) -> tuple[int, ...]:
-        """Of the paired tensor (S₁T₁, ..., SₘTₘ, kernel), the kernel only if it has many places."""
+        """Sizes of the paired tensor (S₁T₁, ..., SₘTₘ, kernel), without a kernel of one place."""
         kernel = (math.prod(shape.kernel),) if has_kernel(shape) else ()
         return (*self.factors(shape).pairs, *kernel)
 
@@ -179,7 +179,7 @@ class ReshapedFormat(Format):
         return KERNEL[: len(shape.kernel)] if leg == PLACES else ()
 
     def steps(self, shape: WeightShape) -> list[Step]:
-        """From the inputs to the outputs, core by core."""
+        """Steps from the inputs to the outputs, core by core."""
         steps = []  # no generator: it would lose its place in a traced graph
         legs = ["".join(core) for core in self.legs(shape).values()]
         state, outputs = IN[: self.num_factors], OUT[: self.num_factors]
@@ -205,7 +205,7 @@ class ReshapedFormat(Format):
             rows = inputs.reshape(math.prod(inputs.shape[:-1]), shape.in_size, 1)
             outputs = self.apply(rows, cores, replace(shape, kernel=(1,)), POINT, bias)
             return outputs.reshape(*inputs.shape[:-1], shape.out_size)
-        state = _strided(inputs, window, shape.single)
+        state = _stride(inputs, window, shape.single)
         places: Sequence[int] = state.shape[2:]
         groups, in_factors = window.groups, self.factors(shape).in_factors
         state = state.reshape(inputs.shape[0], groups, *in_factors, math.prod(places))
@@ -263,7 +263,7 @@ def _letters(**cores: str) -> Legs:
     return {name: tuple(letters) for name, letters in cores.items() if letters}
 
 
-def _strided(inputs: Tensor, window: Window, along: Sequence[int]) -> Tensor:
+def _stride(inputs: Tensor, window: Window, along: Sequence[int]) -> Tensor:
     """The places that a kernel with one place reads, along some positions."""
     margins = [m if place in along else (0, 0) for place, m in enumerate(window.margins)]
     amounts = [size for margin in reversed(margins) for size in margin]
@@ -467,11 +467,11 @@ class ReshapedTensorRingFormat(ReshapedFormat):
         return tuple("pqru" if has_kernel(shape) else "pqu")
 
     def full_ranks(self, shape: WeightShape) -> Ranks:
-        """Those of the train: without a closing bond a ring is one."""
+        """Full ranks of the train: a ring without a closing bond is one."""
         return (*train_bonds(self.paired_sizes(shape)), 1)
 
     def max_ranks(self, shape: WeightShape) -> Ranks:
-        """Those of the train, and its largest for the closing bond."""
+        """Largest ranks of the train, and the largest of these for the closing bond."""
         bonds = train_bonds(self.paired_sizes(shape))
         return (*bonds, max(bonds))
 

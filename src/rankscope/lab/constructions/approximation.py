@@ -433,10 +433,10 @@ def _as_network(
         firsts.append(DenseLayer(first.weight @ direction[None, :], first.bias - offset))
         lasts.append(last.weight)
         total, spent = total + last.bias, spent + error
-    return relu_network([_stacked(firsts), DenseLayer(numpy.hstack(lasts), total)]), spent
+    return relu_network([_stack(firsts), DenseLayer(numpy.hstack(lasts), total)]), spent
 
 
-def _stacked(layers: Sequence[DenseLayer]) -> DenseLayer:
+def _stack(layers: Sequence[DenseLayer]) -> DenseLayer:
     return DenseLayer(
         numpy.vstack([layer.weight for layer in layers]),
         numpy.concatenate([layer.bias for layer in layers]),

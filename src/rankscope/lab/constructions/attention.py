@@ -267,7 +267,7 @@ class Recurrence:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What the decoder wrote, and where it looked.
+    """The decoder's outputs and attention weights.
 
     Args:
         outputs: one row for each step.
@@ -349,8 +349,8 @@ def reversing_network(length: int, size: int, *, sharpness: float) -> RecurrentA
     parts, kept = torch.cat([content, -content]), torch.eye(2 * size, dtype=torch.float64)
     read_clock, read_parts = pad(clock, (0, 2 * size)), pad(kept, (length, 0))
     return RecurrentAttention(
-        encoder=_clocked(clock.roll(1, dims=0), parts),
-        decoder=_clocked(clock.roll(-1, dims=0), kept),
+        encoder=_clock_recurrence(clock.roll(1, dims=0), parts),
+        decoder=_clock_recurrence(clock.roll(-1, dims=0), kept),
         query=sharpness * read_clock,
         key=read_clock,
         value=read_parts,
@@ -358,7 +358,7 @@ def reversing_network(length: int, size: int, *, sharpness: float) -> RecurrentA
     )
 
 
-def _clocked(shift: Tensor, write: Tensor) -> Recurrence:
+def _clock_recurrence(shift: Tensor, write: Tensor) -> Recurrence:
     """A clock that `shift` moves, beside what `write` makes of the newest input."""
     length, room = len(shift), len(write)
     start = torch.zeros(length + room, dtype=torch.float64)

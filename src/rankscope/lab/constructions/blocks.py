@@ -207,7 +207,7 @@ class BatchNormalization:
         epsilon: float = 1e-5,
         dtype: torch.dtype = torch.float32,
     ) -> "BatchNormalization":
-        """Before the first batch: mean 0, variance 1, γ = 1 and β = 0.
+        """The layer before its first batch: mean 0, variance 1, γ = 1 and β = 0.
 
         Raises:
             ConstructionError: if the batch axis 0 is not averaged over.
@@ -313,7 +313,7 @@ class JacobianRange:
 
     @property
     def skip_bounds(self) -> tuple[float, float]:
-        """With skips, all singular values are between these two, by I + J with norm of J known.
+        """Bounds of all singular values with skips: those of I + J, given the norm of J.
 
         The lower one is 0 as soon as a branch's derivative has a norm of 1 or more.
         """

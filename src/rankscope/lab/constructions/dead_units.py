@@ -23,7 +23,7 @@ FUSED = ("rnn_relu", "rnn_relu_cell")
 
 @dataclass(frozen=True)
 class LayerUnits:
-    """How often the units of one layer act.
+    """Counts of how often the units of one layer are active.
 
     Args:
         name: the linear map or convolution that feeds the ReLU.
@@ -48,12 +48,12 @@ class DeadUnits:
 
     @property
     def num_units(self) -> int:
-        """How many units there are."""
+        """Number of units."""
         return sum(len(layer.activity) for layer in self.layers)
 
     @property
     def num_dead(self) -> int:
-        """How many of them never act."""
+        """Number of units that are never active."""
         return sum(len(layer.dead) for layer in self.layers)
 
     def __str__(self) -> str:

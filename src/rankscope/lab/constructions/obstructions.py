@@ -1,4 +1,4 @@
-"""What networks cannot represent: polynomial activations, and one hidden layer on the plane."""
+"""Functions that networks cannot represent: polynomial activations, one hidden layer."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -97,7 +97,7 @@ def polynomial_barrier(
     chosen = numpy.round(numpy.linspace(0, 0.9 * GRID, degree + 2)).astype(int)
     best: tuple[float, numpy.ndarray, Chebyshev] | None = None
     for _ in range(MOST_EXCHANGES):
-        fit = _levelled(grid[chosen], values[chosen], degree, (low, high))
+        fit = _equioscillating_polynomial(grid[chosen], values[chosen], degree, (low, high))
         errors = values - fit(grid)
         measured = float(numpy.abs(errors).max())
         if best is None or measured < best[0]:
@@ -112,7 +112,9 @@ def polynomial_barrier(
     return PolynomialBarrier(degree, points, lower, best[0], best[2].convert(kind=Polynomial))
 
 
-def _levelled(points: Reals, values: Reals, degree: int, ends: tuple[float, float]) -> Chebyshev:
+def _equioscillating_polynomial(
+    points: Reals, values: Reals, degree: int, ends: tuple[float, float]
+) -> Chebyshev:
     """The polynomial whose errors at the points are equal with alternating signs."""
     scaled = (2 * points - ends[0] - ends[1]) / (ends[1] - ends[0])
     basis = numpy.polynomial.chebyshev.chebvander(scaled, degree)
@@ -263,7 +265,7 @@ def _exactly(layers: Sequence[DenseLayer]) -> ExactLayers:
 
 
 def _jump(layers: ExactLayers, place: Crossing) -> tuple[Fraction, ...] | None:
-    """By what the gradient changes from the second side to the first; None if that is not sure."""
+    """Change of the gradient from the second side to the first; None if it is not certain."""
     first, second = (_gradient(layers, side, place.segment) for side in place.sides)
     if first is None or second is None:
         return None

@@ -64,7 +64,7 @@ MOST_WRITTEN = 64
 
 @dataclass(frozen=True)
 class Axes:
-    """What is written on a plot.
+    """Title and axis labels of a plot.
 
     Args:
         title: above it.

@@ -106,7 +106,7 @@ class PiecewiseLinear:
 
     @property
     def jumps(self) -> Reals:
-        """By how much the slope changes at each breakpoint."""
+        """Change of the slope at each breakpoint."""
         return numpy.diff(self.slopes)
 
     @cached_property
@@ -161,7 +161,7 @@ FEWEST_UNITS = Theorem(
 
 @dataclass(frozen=True)
 class FewestUnits:
-    """How many hidden units a function needs.
+    """The least number of hidden units that a function needs.
 
     Args:
         lower: what every network needs.

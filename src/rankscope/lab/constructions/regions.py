@@ -494,7 +494,7 @@ class _Cuts:
         for unit in numpy.flatnonzero(crossing):
             line = (*units.weight[unit].tolist(), float(units.bias[unit]))
             polygons = self._cut(polygons, line, float(tolerances[unit]))
-        return [_switched(polygon, region.pattern, units) for polygon in polygons]
+        return [_switch_pattern(polygon, region.pattern, units) for polygon in polygons]
 
     def _cut(
         self, polygons: list[Polygon], line: tuple[float, float, float], tolerance: float
@@ -510,7 +510,7 @@ class _Cuts:
         return results
 
 
-def _switched(polygon: Polygon, pattern: tuple[bool, ...], units: DenseLayer) -> PlaneRegion:
+def _switch_pattern(polygon: Polygon, pattern: tuple[bool, ...], units: DenseLayer) -> PlaneRegion:
     # The mean of the vertices is inside, where no unit that is not zero everywhere vanishes.
     centre = numpy.mean(polygon.vertices, axis=0)
     is_on = units.weight @ centre + units.bias > 0

@@ -1,4 +1,4 @@
-"""What a topic of `rankscope explain` is: a statement, its source, and a run that shows it."""
+"""Topics of `rankscope explain`: a statement, its source, and a run that shows it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -83,11 +83,11 @@ class Topic:
 LECTURE = "Diehl (2023), Building blocks of modern machine learning"
 
 
-def in_lecture(label: str, *assumptions: str) -> Theorem:
+def lecture_theorem(label: str, *assumptions: str) -> Theorem:
     """A statement of the lecture whose proof is there, or is one line."""
     return Theorem(LECTURE, label, None, assumptions)
 
 
-def recalled(citation: str, label: str, arxiv: str | None, *assumptions: str) -> Theorem:
+def recalled_theorem(citation: str, label: str, arxiv: str | None, *assumptions: str) -> Theorem:
     """A statement of a paper, as recalled."""
     return Theorem(citation, label, arxiv, assumptions, Status.RECALLED)

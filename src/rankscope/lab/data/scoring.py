@@ -142,8 +142,8 @@ def pronunciation_score(
     # Words of similar length are run together, so that little is spent on padding.
     names = sorted(words, key=len)
     errors = [
-        min((edit_distance(spoken, right), len(right)) for right in words[name])
-        for name, spoken in zip(names, _spoken(model, names, batch_size), strict=True)
+        min((edit_distance(predicted, right), len(right)) for right in words[name])
+        for name, predicted in zip(names, _predicted(model, names, batch_size), strict=True)
     ]
     return PhonemeScore(
         len(names),
@@ -152,12 +152,12 @@ def pronunciation_score(
     )
 
 
-def _spoken(model: nn.Module, names: Sequence[str], batch_size: int) -> list[tuple[str, ...]]:
-    spoken = []
+def _predicted(model: nn.Module, names: Sequence[str], batch_size: int) -> list[tuple[str, ...]]:
+    predicted = []
     with torch.no_grad(), inference(model):
         for start in range(0, len(names), batch_size):
-            spoken += read_phonemes(model(spell(names[start : start + batch_size])))
-    return spoken
+            predicted += read_phonemes(model(spell(names[start : start + batch_size])))
+    return predicted
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:

@@ -343,7 +343,7 @@ def _shakespeare(folder: Path | None) -> _Parts:
     return text[:first], text[first:second], text[second:]
 
 
-def _embedded(folder: Path | None) -> _Parts:
+def _embedded_text(folder: Path | None) -> _Parts:
     del folder  # it comes with the package
     where = embedded_weights("transformer").parent
     text = read_text(where / "training.txt")
@@ -354,5 +354,5 @@ def _embedded(folder: Path | None) -> _Parts:
 _READERS: dict[str, Callable[[Path | None], _Parts]] = {
     "wikitext-2": _wikitext,
     "tinyshakespeare": _shakespeare,
-    "embedded": _embedded,
+    "embedded": _embedded_text,
 }

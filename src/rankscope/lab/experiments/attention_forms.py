@@ -1,6 +1,6 @@
 """`attention-forms`: multi-head, tunable core and CP attention at one protocol, on three tasks.
 
-Seed 004 compares "lossless multi-head" (CP form) with multi-head attention on PTB, WMT16 and
+Huang (2021) compares "lossless multi-head" (CP form) with multi-head attention on PTB, WMT16 and
 CIFAR-10; the percentages of parameters there count the weights of attention only.
 """
 

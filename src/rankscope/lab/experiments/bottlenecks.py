@@ -83,7 +83,7 @@ _SCORES = ("test loss", "bits")
 
 
 def gain_rows(rows: Sequence[Row]) -> list[Row]:
-    """For every rank, what the wide and the deep model score less than the base, seed by seed.
+    """How far the losses of the wide and the deep model are below the base's, by rank and seed.
 
     Positive is better. Settings are named KIND-rank-RANK-SHAPE; others are left out.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListedExperiment:
-    """What a list shows of an experiment.
+    """An experiment as the list shows it.
 
     Args:
         name: as the command line says it; the object is called the same, in capitals.

@@ -167,7 +167,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class WorkloadTraining:
-    """How a workload is trained.
+    """Training settings of a workload.
 
     Args:
         workload: the network and its samples.
@@ -182,7 +182,7 @@ class WorkloadTraining:
     seed: int = 0
 
     def samples(self, data: DataSet) -> TensorData:
-        """What is trained on, labels replaced."""
+        """The training samples, labels replaced."""
         return with_random_labels(data.train, self.noise, data.num_classes, seed=self.seed)
 
     def run(
@@ -336,14 +336,14 @@ class PropertiesEntry(Entry):
         sample = Sample(*inputs_and_labels(data))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model, twin = build(self.network), build(self.network.removeprefix("cp-"))
+            model, plain = build(self.network), build(self.network.removeprefix("cp-"))
         options = Options(num_jacobians=0)
         result = analyse(model, sample, self.margin, options=options, report=context.report)
         layers = result.choice.layers
         factors = [layer.factor for layer in layers]
         return {
             "parameters": sum(weight.numel() for weight in model.parameters()),
-            "plain parameters": sum(weight.numel() for weight in twin.parameters()),
+            "plain parameters": sum(weight.numel() for weight in plain.parameters()),
             "samples": len(sample),
             "layers": len(layers),
             "components": sum(layer.rank for layer in layers),
@@ -408,7 +408,7 @@ class LabelNoiseEntry(Entry):
         """Accuracies in percent of the last epoch: there is no choice of a better one."""
         data = self.workload.data(context.data)
         training = WorkloadTraining(self.workload, _until(self.recipe), self.noise, self.seed)
-        trained = _memorized(training, context, data, training.samples(data))
+        trained = _train_to_memorize(training, context, data, training.samples(data))
         train = trained.accuracy(trained.train)
         return {
             "network": f"{self.workload.name}{_suffix(self.workload)}",
@@ -449,7 +449,9 @@ class RademacherEntry(Entry):
         assert labels is not None, "every data set of an experiment has labels"
 
         def predictions(targets: Tensor) -> Tensor:
-            trained = _memorized(training, context, data, replace(data.train, targets=targets))
+            trained = _train_to_memorize(
+                training, context, data, replace(data.train, targets=targets)
+            )
             (batch,) = trained.train.batches(len(trained.train))
             return outputs_of(trained.model, batch.inputs).argmax(dim=1)
 
@@ -463,7 +465,7 @@ class RademacherEntry(Entry):
         }
 
 
-def _memorized(
+def _train_to_memorize(
     training: WorkloadTraining, context: RunContext, data: DataSet, samples: TensorData
 ) -> Trained:
     plain = replace(samples, augment=None)

@@ -43,7 +43,7 @@ _HALVES = 256  # samples that are paired for the epsilon rank
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a network may hold.
+    """The budget of parameters of a network.
 
     Args:
         matrices: B of the source, from which the depth follows: B over the degree, rounded down.
@@ -140,7 +140,7 @@ class DegreeEntry(Entry):
 
 
 def degree_name(degree: float) -> str:
-    """As rows say it.
+    """The name of a degree in the rows.
 
     Example:
         >>> degree_name(3.0), degree_name(math.e), degree_name(2.5)

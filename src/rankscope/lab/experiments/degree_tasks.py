@@ -228,7 +228,7 @@ class CertifiedTask(Task):
 
     @property
     def num_inputs(self) -> int:
-        """Those of the polynomial."""
+        """Number of inputs of the polynomial."""
         return self.search.num_inputs
 
     @property

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from rankscope.auditing.law import LEVINE
+from rankscope.auditing.depth_width_law import LEVINE
 from rankscope.lab.experiments.experiment import Experiment, Row
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import CharacterTask, SequenceEntry, Steps

@@ -1,4 +1,4 @@
-"""What an experiment is: a table whose rows are computed one by one, each for itself.
+"""Experiments: tables whose rows are computed one by one, independently.
 
 An `Entry` computes one row. Entries know nothing of each other, so that a run can be stopped, gone
 on with, or spread over machines; what they are given is a `RunContext`.
@@ -39,7 +39,7 @@ _QUICK_SEEDS = 2
 
 @dataclass(frozen=True)
 class RunContext:
-    """What an entry is given to work with.
+    """What an entry may use: a folder, data and time, with the callback of its progress.
 
     Args:
         folder: its own, for checkpoints; it goes on from what it finds there. It is deleted when
@@ -47,7 +47,7 @@ class RunContext:
             `kept/NAME` of the results.
         data: the data folder, see `rankscope.networks.datasets`.
         seconds: how long the entry may take, by `working_seconds`.
-        report: told how far it is.
+        report: called with the progress.
     """
 
     folder: Path
@@ -148,7 +148,7 @@ class Experiment:
             self._require_seeds(entries, seeds)
         elif self.seeds > 1:
             seeds = min(self.seeds, _QUICK_SEEDS) if quick else self.seeds
-        return tuple(run for entry in entries for run in _seeded(entry, seeds))
+        return tuple(run for entry in entries for run in _seed_runs(entry, seeds))
 
     def to_dict(self) -> dict[str, object]:
         """What there is to know, as plain data for JSON."""
@@ -180,7 +180,7 @@ def takes_seeds(entry: Entry) -> bool:
     return replace(entry, seed=1).name == replace(entry, seed=0).name
 
 
-def _seeded(entry: Entry, seeds: int | None) -> tuple[Run, ...]:
+def _seed_runs(entry: Entry, seeds: int | None) -> tuple[Run, ...]:
     if seeds is None or not takes_seeds(entry):
         return (Run(entry),)
     assert is_dataclass(entry), "takes_seeds says so"

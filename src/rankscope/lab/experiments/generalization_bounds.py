@@ -187,14 +187,14 @@ def correlations(rows: Sequence[Row]) -> list[Row]:
     for setting in dict.fromkeys(str(row["setting"]) for row in rows):
         own = [row for row in rows if row["setting"] == setting]
         for name in BOUNDS:
-            values = _joined(own, name)
+            values = _column(own, name)
             if values is not None:
-                results.append(_correlated(own, setting, name, values))
+                results.append(_correlation_row(own, setting, name, values))
     return results
 
 
-def _correlated(rows: Sequence[Row], setting: str, name: str, values: list[float]) -> Row:
-    errors, complexities = _joined(rows, TEST_ERROR), _joined(rows, f"{name} complexity")
+def _correlation_row(rows: Sequence[Row], setting: str, name: str, values: list[float]) -> Row:
+    errors, complexities = _column(rows, TEST_ERROR), _column(rows, f"{name} complexity")
     assert errors is not None, "errors are always finite"
     assert complexities is not None, "complexities are finite where bounds are"
     return {
@@ -205,7 +205,7 @@ def _correlated(rows: Sequence[Row], setting: str, name: str, values: list[float
     }
 
 
-def _joined(rows: Sequence[Row], name: str) -> list[float] | None:
+def _column(rows: Sequence[Row], name: str) -> list[float] | None:
     joined: list[float] = []
     for row in rows:
         curve = row.get(f"{name} curve")
@@ -291,7 +291,7 @@ class NonVacuousEntry(Entry):
         return f"{self.data_set}-width-{self.width}-bits-{self.bits}"
 
     def network(self, data: DataSet) -> nn.Module:
-        """Before it is trained: convolutions in CP form but for the first, and no biases."""
+        """The untrained network: convolutions in CP form but for the first, and no biases."""
         channels, *sides = data.train.inputs.shape[1:]
         is_large = min(sides) > _LARGE_SIDE
         image = (channels, *(side // 2 if is_large else side for side in sides))
@@ -364,7 +364,7 @@ _SETTINGS = (
 
 
 def largest(rows: Sequence[Row]) -> list[Row]:
-    """For each data set the largest setting, by parameters, with all bounds below one half."""
+    """The setting with most parameters and all bounds below one half, for each data set."""
     results: list[Row] = []
     for data in dict.fromkeys(row["data"] for row in rows):
         settings: dict[str, list[Row]] = {}
@@ -372,11 +372,11 @@ def largest(rows: Sequence[Row]) -> list[Row]:
             settings.setdefault(str(row["setting"]), []).append(row)
         below = [own for own in settings.values() if _worst(own) < WANTED]
         chosen = max(below, key=lambda own: float(str(own[0]["parameters"])), default=None)
-        results.append(_described(data, chosen))
+        results.append(_describe_row(data, chosen))
     return results
 
 
-def _described(data: object, chosen: list[Row] | None) -> Row:
+def _describe_row(data: object, chosen: list[Row] | None) -> Row:
     if chosen is None:
         return {"of": str(data), "largest below 0.5": "none"}
     errors = [float(str(row["test error"])) for row in chosen]

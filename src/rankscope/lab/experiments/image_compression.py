@@ -69,7 +69,7 @@ class CompressionWorkload:
         return load_data_set(self.data_set, data)
 
     def convolutions(self, model: nn.Module) -> dict[str, nn.Conv2d]:
-        """What is compressed, by name."""
+        """The convolutions that are compressed, by name."""
         return {
             name: module
             for name, module in model.named_modules()
@@ -363,7 +363,7 @@ class UniformEntry(CompressionEntry):
         keep: share of its convolutions' parameters, counted.
         format: name of the format.
         published: accuracy in percent that the source reports at this nominal share.
-        recipe: of the repair; its seconds are those of the workplace.
+        recipe: of the repair; its seconds are those of the whole run.
         seed: of the decompositions.
     """
 

@@ -62,7 +62,7 @@ class LanguageWorkload(ABC):
 
     @abstractmethod
     def task(self, model: nn.Module, data: Path | None) -> LanguageTask:
-        """What to do with it.
+        """The task that a model is repaired on and scored by.
 
         Raises:
             DataError: if data are needed that are not there; the message says how to get them.
@@ -143,9 +143,9 @@ def _same_states(reference: nn.Module) -> Loss:
 def _same_words(reference: nn.Module) -> Loss:
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         with torch.no_grad():
-            spoken = reference(batch.inputs).argmax(dim=2)
-        logits = model(batch.inputs, spoken)
-        return cross_entropy(logits.flatten(0, 1), spoken.flatten())
+            predicted = reference(batch.inputs).argmax(dim=2)
+        logits = model(batch.inputs, predicted)
+        return cross_entropy(logits.flatten(0, 1), predicted.flatten())
 
     return loss
 

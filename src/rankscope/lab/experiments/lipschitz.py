@@ -168,7 +168,7 @@ def first_samples(data: DataSet, count: int) -> tuple[Tensor, Tensor]:
 
 
 def radius_name(radius: Fraction) -> str:
-    """As tables print it: in units of a pixel's 255 steps where that is a whole number.
+    """A radius as tables print it: in 255ths of a pixel's range where that is a whole number.
 
     Example:
         >>> radius_name(Fraction(36, 255)), radius_name(Fraction(1, 2))
@@ -330,18 +330,18 @@ def _resnet9(*, is_scaled: bool, is_longer: bool = False) -> TrainingSetup:
 
     network = "resnet9-8-longer" if is_longer else "resnet9-8"
     recipe = replace(_CERTIFIED, epochs=6, max_samples=LONGER) if is_longer else _CERTIFIED
-    return TrainingSetup(_named(network, is_scaled=is_scaled), build, HALF_MARGIN, recipe)
+    return TrainingSetup(_network_title(network, is_scaled=is_scaled), build, HALF_MARGIN, recipe)
 
 
 def _wide(depth: int, *, is_scaled: bool) -> TrainingSetup:
     def build() -> LipschitzNetwork:
         return WideResNet(depth, 1, scaling=scaling(is_scaled=is_scaled))
 
-    name = _named(f"wide-resnet-{depth}-1", is_scaled=is_scaled)
+    name = _network_title(f"wide-resnet-{depth}-1", is_scaled=is_scaled)
     return TrainingSetup(name, build, HALF_MARGIN, _CERTIFIED)
 
 
-def _named(network: str, *, is_scaled: bool) -> str:
+def _network_title(network: str, *, is_scaled: bool) -> str:
     return f"{network}-scaled" if is_scaled else network
 
 
@@ -386,7 +386,7 @@ def _quick(*, is_scaled: bool) -> LipschitzEntry:
         return WideResNet(10, 1, image=(1, 8, 8), scaling=InputScaling((_DIGITS_MEAN,), deviations))
 
     recipe = replace(SOURCE_RECIPE, epochs=3, batch_size=64)
-    name = _named("wide-resnet-10-1", is_scaled=is_scaled)
+    name = _network_title("wide-resnet-10-1", is_scaled=is_scaled)
     return LipschitzEntry(TrainingSetup(name, build, HALF_MARGIN, recipe), "digits", 60)
 
 

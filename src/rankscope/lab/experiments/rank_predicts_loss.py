@@ -1,4 +1,4 @@
-"""`rank-predicts-loss`: do trained softmax models that join their inputs more have smaller losses?
+"""`rank-predicts-loss`: does a higher separation rank predict a lower loss of trained models?
 
 The models are those of `depth-width` and `head-bottleneck`; beside them are pretrained ones, whose
 losses are on other texts and enter no correlation.

@@ -36,7 +36,7 @@ _NOISE = 0.01  # relative to the kernel: nothing real is exact
 
 
 class Structure(StrEnum):
-    """What is planted.
+    """The structure that is planted in a random kernel.
 
     Periodic: the tile is repeated as it is (plain Tucker can write that too, as soon as its ranks
     reach the channels of the tile). Modulated: every copy of the tile is multiplied by a number of
@@ -144,7 +144,7 @@ def error_within(kernel: Tensor, format: Format, limit: int, *, seed: int = 0) -
 
 
 def winner(plain: float, reshaped: float) -> str:
-    """Who has the clearly smaller error.
+    """The format with the clearly smaller error.
 
     Example:
         >>> winner(0.5, 0.1), winner(0.5, 0.49), winner(0.1, 0.5)

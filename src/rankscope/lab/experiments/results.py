@@ -69,11 +69,11 @@ def commit_of(folder: Path) -> str | None:
     return f"{commit}+" if changed else commit
 
 
-def merged(environments: Sequence[Environment]) -> Environment:
+def merge_environments(environments: Sequence[Environment]) -> Environment:
     """One environment for many: a list where they differ.
 
     Example:
-        >>> merged([{"threads": 1, "commit": "a"}, {"threads": 1, "commit": "b"}])
+        >>> merge_environments([{"threads": 1, "commit": "a"}, {"threads": 1, "commit": "b"}])
         {'threads': 1, 'commit': ['a', 'b']}
     """
     results: Environment = {}
@@ -102,7 +102,7 @@ _ENTRIES, _WORK = "entries", "work"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder is the folder of.
+    """The experiment and settings that a folder of results belongs to.
 
     Args:
         experiment: its name.
@@ -176,15 +176,15 @@ class ResultsFolder:
         ):
             make_folder(path / _ENTRIES)
 
-    def _agree(self, found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    def _agree(self, recorded: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         """The same but for the number of seeds, which may grow."""
-        old, new = _as_manifest(self.path, found), _as_manifest(self.path, wanted)
+        old, new = _as_manifest(self.path, recorded), _as_manifest(self.path, wanted)
         _require_same(self.path, old, new)
         agreed = asdict(replace(new, seeds=_most(old.seeds, new.seeds)))
-        return found if agreed == asdict(old) else agreed
+        return recorded if agreed == asdict(old) else agreed
 
     def work(self, run: Run) -> Path:
-        """Where a run keeps what it has not finished."""
+        """The folder in which a run keeps unfinished work."""
         return self.path / _WORK / run.name
 
     def is_finished(self, run: Run) -> bool:
@@ -240,7 +240,7 @@ class ResultsFolder:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a folder is the folder of.
+    """The experiment and settings that a folder of results belongs to.
 
     Raises:
         ExperimentError: if it is none of an experiment.
@@ -287,25 +287,25 @@ def _is_value(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def _require_same(path: Path, found: Manifest, wanted: Manifest) -> None:
-    if found.experiment != wanted.experiment:
+def _require_same(path: Path, recorded: Manifest, wanted: Manifest) -> None:
+    if recorded.experiment != wanted.experiment:
         raise ExperimentError(
-            f"{str(path)!r} is the folder of {found.experiment}, not of {wanted.experiment}. "
+            f"{str(path)!r} is the folder of {recorded.experiment}, not of {wanted.experiment}. "
             f"Name another folder."
         )
-    if (found.quick, found.seeds is None) != (wanted.quick, wanted.seeds is None):
+    if (recorded.quick, recorded.seeds is None) != (wanted.quick, wanted.seeds is None):
         raise ExperimentError(
-            f"{str(path)!r} was begun {_described(found)}, not {_described(wanted)}. Ask for the "
-            f"same, or name another folder."
+            f"{str(path)!r} was begun {_describe_manifest(recorded)}, not "
+            f"{_describe_manifest(wanted)}. Ask for the same, or name another folder."
         )
-    if found.seconds != wanted.seconds:
+    if recorded.seconds != wanted.seconds:
         raise ExperimentError(
-            f"{str(path)!r} was begun with {found.seconds:g} seconds for each entry, not "
+            f"{str(path)!r} was begun with {recorded.seconds:g} seconds for each entry, not "
             f"{wanted.seconds:g}: rows would not compare. Ask for the same, or name another folder."
         )
 
 
-def _described(manifest: Manifest) -> str:
+def _describe_manifest(manifest: Manifest) -> str:
     quick = "with" if manifest.quick else "without"
     return f"{quick} --quick and with {manifest.seeds or 'no'} seeds"
 

@@ -24,7 +24,7 @@ from rankscope.lab.experiments.results import (
     Finished,
     Manifest,
     ResultsFolder,
-    merged,
+    merge_environments,
     read_finished,
     read_manifest,
 )
@@ -65,8 +65,8 @@ class Outcome:
 
     @property
     def environment(self) -> Environment:
-        """What the rows were computed with; lists where they differ."""
-        return merged([finished.environment for finished in self.finished])
+        """The environment of the rows; lists where they differ."""
+        return merge_environments([finished.environment for finished in self.finished])
 
     @property
     def seconds(self) -> float:
@@ -130,7 +130,7 @@ def is_results_folder(folder: Path) -> bool:
 
 
 def read_outcome(folder: Path, experiment: Experiment | None = None) -> Outcome:
-    """What is finished in a folder.
+    """Read the finished rows of a folder.
 
     Args:
         folder: that a run wrote, or one with nothing but its `results.json`.
@@ -238,7 +238,7 @@ QUICK_SECONDS = 90.0  # for all quick entries together
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How an experiment is run.
+    """Options of a run of an experiment.
 
     Args:
         data: the data folder; None for the one that RANKSCOPE_DATA names.
@@ -285,15 +285,15 @@ def run_experiment(
         folder: gets one file for each finished run; what is there already is not run again, and
             a run that was interrupted goes on from its checkpoint.
         options: data, seconds, which entries, which seeds, and where.
-        report: told how far each run is; how many are finished, if workers do them.
-        on_row: told the name and the row of each run that is finished now.
+        report: called with the progress of each run; how many are finished, if workers do them.
+        on_row: called with the name and the row of each run that is finished now.
 
     Raises:
         ExperimentError: if the folder belongs to something else, or an entry is unknown.
         DataError: if data are needed that are not there; the message says how to get them.
     """
     runs = experiment.runs(quick=options.quick, seeds=options.seeds)
-    chosen = _chosen(experiment, runs, options.only)
+    chosen = _choose_runs(experiment, runs, options.only)
     seconds = options.seconds or _usual_seconds(experiment, quick=options.quick)
     seeds = max((run.seed + 1 for run in runs if run.seed is not None), default=None)
     manifest = Manifest(experiment.name, seconds, quick=options.quick, seeds=seeds)
@@ -309,11 +309,11 @@ def run_experiment(
     ]
     if options.workers.backend == "sequential":
         for task in tasks:
-            row = _computed(task, report)
+            row = _compute_row(task, report)
             if on_row is not None:
                 on_row(task.run.name, row)
     else:
-        done = options.workers.run(_computed, tasks)
+        done = options.workers.run(_compute_row, tasks)
         for count, (number, row) in enumerate(done, start=1):
             report(Progress("rows", count, len(tasks)))
             if on_row is not None:
@@ -334,7 +334,7 @@ class _Task:
     title: str
 
 
-def _computed(task: _Task, report: Report = ignore) -> Row:
+def _compute_row(task: _Task, report: Report = ignore) -> Row:
     """Compute a row and write it, so that it is there even if nobody waits for it any more."""
     with task.results.computing(task.run) as work:
         earlier = read_finished(task.results.path, task.run.name)
@@ -342,7 +342,9 @@ def _computed(task: _Task, report: Report = ignore) -> Row:
             shutil.rmtree(work.path)
             return earlier.row
         began = working_seconds()
-        context = RunContext(work.path, task.data, task.seconds, _titled(report, task.title))
+        context = RunContext(
+            work.path, task.data, task.seconds, _title_progress(report, task.title)
+        )
         row = task.run.entry.run(context)
         task.results.finish(task.run, row, working_seconds() - began)
     return row
@@ -354,7 +356,7 @@ def _usual_seconds(experiment: Experiment, *, quick: bool) -> float:
     return min(experiment.seconds, QUICK_SECONDS / len(experiment.runs(quick=True)))
 
 
-def _chosen(
+def _choose_runs(
     experiment: Experiment, runs: tuple[Run, ...], only: tuple[str, ...]
 ) -> tuple[Run, ...]:
     for name in only:
@@ -366,7 +368,7 @@ def _chosen(
     return tuple(run for run in runs if run.name in only or run.entry.name in only)
 
 
-def _titled(report: Report, title: str) -> Report:
+def _title_progress(report: Report, title: str) -> Report:
     def titled(progress: Progress) -> None:
         report(Progress(f"{title}, {progress.what}", progress.done, progress.total))
 

@@ -85,7 +85,7 @@ Outputs = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class SpectrumSettings:
-    """What is measured.
+    """Settings of the measured spectra.
 
     Args:
         num_inputs: contexts; every first half is paired with every second half.
@@ -145,7 +145,8 @@ def spectrum_row(outputs: Outputs, inputs: Tensor, settings: SpectrumSettings) -
         ExperimentError: if an output is the same for all inputs.
     """
     results = [
-        _measured(outputs, inputs, number, settings) for number in range(settings.num_outputs)
+        _measure_spectrum(outputs, inputs, number, settings)
+        for number in range(settings.num_outputs)
     ]
     epsilons = [one.epsilon.upper for one in results if one.epsilon is not None]
     spectrum = torch.as_tensor(results[0].numeric.singular_values)
@@ -158,7 +159,7 @@ def spectrum_row(outputs: Outputs, inputs: Tensor, settings: SpectrumSettings) -
     }
 
 
-def _measured(
+def _measure_spectrum(
     outputs: Outputs, inputs: Tensor, number: int, settings: SpectrumSettings
 ) -> FunctionRank:
     with torch.no_grad():
@@ -460,7 +461,7 @@ class SequenceEntry(Entry):
         return {**row, "kept MB": memory, "seconds": history.seconds}
 
     def sizes(self, model: nn.Module) -> Row:
-        """What the table says of the shape."""
+        """Columns that describe the shape of a model."""
         shape, attention = self.shape, self.shape.attention
         return {
             "shape": f"{shape.depth} x {shape.width}",

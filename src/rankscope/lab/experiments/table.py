@@ -94,7 +94,7 @@ def table_of(title: str, rows: Sequence[Row]) -> Table:
     else:
         settings = dict.fromkeys(str(row["setting"]) for row in rows)
         lines = [
-            _summarized([row for row in rows if row["setting"] == setting]) for setting in settings
+            _summarize([row for row in rows if row["setting"] == setting]) for setting in settings
         ]
     # Columns that no line has a value for say nothing.
     columns = dict.fromkeys(
@@ -112,7 +112,7 @@ def _without(row: Row, *columns: str) -> DisplayedRow:
     }
 
 
-def _summarized(rows: Sequence[Row]) -> DisplayedRow:
+def _summarize(rows: Sequence[Row]) -> DisplayedRow:
     columns = dict.fromkeys(column for row in rows for column in _without(row, *_PLACES))
     seeded = [row for row in rows if row["seed"] is not None]
     return {

@@ -25,7 +25,7 @@ RADIUS_SQUARED = 2 / torch.pi  # half of the points of the square are inside
 
 @dataclass(frozen=True)
 class DeadRun:
-    """What is left of the hidden units.
+    """How many hidden units are dead before and after training.
 
     Args:
         before: at the first weights.
@@ -100,7 +100,7 @@ class NoisyRegression:
 
 @dataclass(frozen=True)
 class Regularizer:
-    """What is changed in the training; this one changes nothing."""
+    """A change of the training; this one changes nothing."""
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ class L1(Regularizer):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name in the table."""
         return "L1"
 
     def after_step(self, weights: list[Tensor]) -> None:
@@ -152,7 +152,7 @@ class L2(Regularizer):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name in the table."""
         return "L2"
 
     def penalty(self, weights: list[Tensor]) -> Tensor:
@@ -168,7 +168,7 @@ class WeightDecay(Regularizer):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name in the table."""
         return "weight decay"
 
     def before_step(self, weights: list[Tensor]) -> None:
@@ -185,7 +185,7 @@ class Dropout(Regularizer):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name in the table."""
         return "dropout"
 
     def hidden(self, values: Tensor, generator: torch.Generator) -> Tensor:
@@ -202,7 +202,7 @@ class Stopping(Regularizer):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name in the table."""
         return "early stopping"
 
     def chosen(self, held_out: list[float]) -> int:
@@ -215,7 +215,7 @@ REGULARIZERS = (Regularizer(), L1(), L2(), WeightDecay(), Dropout(), Stopping())
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run ended with.
+    """The result of a training run.
 
     Args:
         steps: after which it was looked at.
@@ -301,7 +301,7 @@ GAIN = 0.7
 
 @dataclass(frozen=True)
 class DeepRun:
-    """How a deep network started and what it learned.
+    """The first gradients of a deep network, and what it learned.
 
     Args:
         losses: cross-entropy before each step and after the last.

@@ -1,4 +1,4 @@
-"""`tt-cp-rank`: how many products a random train with equal cores is the sum of.
+"""`tt-cp-rank`: the CP rank of a random tensor train with equal cores.
 
 Alkin (2024) estimates CP ranks of random trains (n = 2, bond 3) with Tensorlab, beside the bound
 q^(d/2). Here the rank is enclosed: the lower end is proved for the very tensor, whose entries are

@@ -30,7 +30,7 @@ from rankscope.lab.constructions.blocks import (
     tensor_product,
 )
 from rankscope.lab.constructions.pictures import Axes, draw_curves, draw_matrices
-from rankscope.lab.constructions.topic import Topic, TopicResult, in_lecture, recalled
+from rankscope.lab.constructions.topic import Topic, TopicResult, lecture_theorem, recalled_theorem
 from rankscope.reading.network import from_module
 
 # Topics: normalizations, softmax, tensor products.
@@ -175,7 +175,9 @@ BLOCKS = (
         "Every feature is shifted and scaled to mean 0 and variance 1 over the batch; then a "
         "learned scale and shift follow. At inference running means and variances take the place "
         "of the batch's, and the layer is affine.",
-        recalled("Ioffe & Szegedy (2015)", "Algorithm 1", "1502.03167", "batches of 2 or more"),
+        recalled_theorem(
+            "Ioffe & Szegedy (2015)", "Algorithm 1", "1502.03167", "batches of 2 or more"
+        ),
         _batch_normalization,
     ),
     Topic(
@@ -183,7 +185,7 @@ BLOCKS = (
         "Layer normalization",
         "Every sample is shifted and scaled to mean 0 and variance 1 over its own features, so it "
         "does not matter which other samples are in the batch, nor how the sample was scaled.",
-        recalled("Ba, Kiros & Hinton (2016)", "equations (3) and (4)", "1607.06450"),
+        recalled_theorem("Ba, Kiros & Hinton (2016)", "equations (3) and (4)", "1607.06450"),
         _layer_normalization,
     ),
     Topic(
@@ -193,7 +195,7 @@ BLOCKS = (
         "score; (2) they add up to 1; (3) a constant added to all scores changes nothing; (4) if "
         "one score is greatest, softmax(λx) tends to its basis vector as λ grows. We bound how "
         "fast: the distance is at most 2(n-1) exp(-λ gap).",
-        in_lecture("Lemma 2.1"),
+        lecture_theorem("Lemma 2.1"),
         _softmax,
     ),
     Topic(
@@ -202,7 +204,7 @@ BLOCKS = (
         "The tensor product of two tensors holds all products of their entries. Products of "
         "vectors are pure tensors; the rank of a tensor is the least number of pure tensors that "
         "add up to it. The product is associative and not commutative.",
-        in_lecture("section 1.2", "real numbers"),
+        lecture_theorem("section 1.2", "real numbers"),
         _tensor_product,
     ),
 )
@@ -355,7 +357,7 @@ ATTENTION = (
         "product of its key and the query, looks one value up when the query is a basis vector; "
         "it is linear in queries, keys and values. With a softmax around the inner products the "
         "weights are a probability, and the larger the query, the nearer to one place.",
-        in_lecture("Example 2.3"),
+        lecture_theorem("Example 2.3"),
         _lookup,
     ),
     Topic(
@@ -364,7 +366,9 @@ ATTENTION = (
         "The query of “Thinking” has the score 112 with its own key and 96 with that of "
         "“Machines”. Divided by the root of the 64 features they are 14 and 12, and the softmax "
         "gives 0.88 and 0.12: that much of the two values is mixed.",
-        recalled("Levine et al. (2022), Tensors for deep learning theory", "section 7.3.1", None),
+        recalled_theorem(
+            "Levine et al. (2022), Tensors for deep learning theory", "section 7.3.1", None
+        ),
         _example,
     ),
     Topic(
@@ -375,7 +379,9 @@ ATTENTION = (
         "hand: both have a clock in their state, the decoder's runs backwards, and so the "
         "sequence comes out reversed, although no state of the encoder holds more than one of its "
         "vectors.",
-        recalled("Bahdanau, Cho & Bengio (2015)", "section 3.1", "1409.0473", "inner products"),
+        recalled_theorem(
+            "Bahdanau, Cho & Bengio (2015)", "section 3.1", "1409.0473", "inner products"
+        ),
         _recurrent,
     ),
     Topic(
@@ -385,7 +391,9 @@ ATTENTION = (
         "side by side and projected. Scores and mixing cost operations for every pair of "
         "positions: the cost is a N + b N², and the second part wins as soon as the sequence is "
         "longer than twice the number of features.",
-        recalled("Vaswani et al. (2017)", "section 3.2.2", "1706.03762", "softmax not counted"),
+        recalled_theorem(
+            "Vaswani et al. (2017)", "section 3.2.2", "1706.03762", "softmax not counted"
+        ),
         _multi_head,
     ),
 )

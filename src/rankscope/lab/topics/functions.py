@@ -65,7 +65,7 @@ from rankscope.lab.constructions.regions import (
     zaslavsky_upper_bound,
 )
 from rankscope.lab.constructions.regions_space import regions_in_space
-from rankscope.lab.constructions.topic import Topic, TopicResult, Value, in_lecture
+from rankscope.lab.constructions.topic import Topic, TopicResult, Value, lecture_theorem
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.teaching_regions import SQUARE, SawtoothRival, TrainedRegions
 
@@ -268,7 +268,7 @@ EXPRESSIVITY = (
         "A network with one hidden layer and a polynomial activation of degree N is a polynomial "
         "of degree at most N at every width, so it stays away from every other function. N + 2 "
         "points at which the error alternates prove how far.",
-        in_lecture("Theorem 1.5, first half", "one hidden layer", "activation of degree N"),
+        lecture_theorem("Theorem 1.5, first half", "one hidden layer", "activation of degree N"),
         _polynomials,
     ),
 )

@@ -36,7 +36,13 @@ from rankscope.lab.constructions.pictures import (
     draw_ways,
 )
 from rankscope.lab.constructions.pictures_functions import draw_realizations, draw_two_five_one
-from rankscope.lab.constructions.topic import Topic, TopicResult, Value, in_lecture, recalled
+from rankscope.lab.constructions.topic import (
+    Topic,
+    TopicResult,
+    Value,
+    lecture_theorem,
+    recalled_theorem,
+)
 from rankscope.lab.constructions.weight_sharing import (
     as_matrix,
     shared_convolution,
@@ -175,7 +181,7 @@ LAYERS = (
         "Without activations a network would be one affine map. ReLU is positively homogeneous, "
         "ReLU(αx) = α ReLU(x) for α > 0; the others are not. Tanh is odd and bounded, sigmoid "
         "bounded, ELU monotone with the least value -1 out of reach; GELU is not monotone.",
-        in_lecture("section 1 and Remark 1.1"),
+        lecture_theorem("section 1 and Remark 1.1"),
         _activations,
     ),
     Topic(
@@ -184,7 +190,7 @@ LAYERS = (
         "A ReLU unit that is at zero for all examples passes no gradient, so gradient descent "
         "cannot bring it back. Long steps kill many. The picture shows for how many examples each "
         "unit acts after training at rate 3.",
-        in_lecture("Remark 1.1"),
+        lecture_theorem("Remark 1.1"),
         _dead_units,
     ),
     Topic(
@@ -192,7 +198,7 @@ LAYERS = (
         "The network with sizes 2, 5, 1",
         "Two inputs, five hidden units, one output: 21 numbers. Without biases all breaks are "
         "lines through the origin and there are at most 10 regions; with biases at most 16.",
-        in_lecture("Example 1.2"),
+        lecture_theorem("Example 1.2"),
         _two_five_one,
     ),
     Topic(
@@ -201,7 +207,7 @@ LAYERS = (
         "A convolution, a recurrence that is unrolled and a graph layer are dense layers whose "
         "matrices repeat few weights in many places: along diagonals, in equal blocks, and as "
         "adjacency times weights (A ⊗ W). Equal colours are one weight.",
-        in_lecture("section 1.1"),
+        lecture_theorem("section 1.1"),
         _weight_sharing,
     ),
     Topic(
@@ -210,7 +216,7 @@ LAYERS = (
         "A convolution is a dense layer with a sparse matrix, in which the kernel stands again "
         "and again; stride moves it by more than one place, padding cuts it off at the ends and "
         "dilation spreads it.",
-        in_lecture("section 1.1"),
+        lecture_theorem("section 1.1"),
         _convolution_matrix,
     ),
 )
@@ -349,7 +355,7 @@ LEARNING = (
         "on which P is larger attains it. The Kullback-Leibler divergence is not symmetric, zero "
         "only for equal distributions, and infinite if Q misses what P has. Cross-entropy is the "
         "divergence plus the entropy of P, so for fixed P both are least at the same Q.",
-        in_lecture("section 1.4", "finitely many outcomes"),
+        lecture_theorem("section 1.4", "finitely many outcomes"),
         _distances,
     ),
     Topic(
@@ -367,7 +373,7 @@ LEARNING = (
         "A velocity remembers earlier gradients: v ← m v - γ ∇C, θ ← θ + v. Or an average of "
         "gradients: v ← β v + (1-β) ∇C, θ ← θ - η v. With β = m and η = γ/(1-m) both walk the "
         "same way. The new velocity is added, not the old one that the lecture prints.",
-        in_lecture("section 1.5"),
+        lecture_theorem("section 1.5"),
         _momentum,
     ),
     Topic(
@@ -376,7 +382,7 @@ LEARNING = (
         "Averages of gradients and of their squares, both corrected for starting at zero; the "
         "step is their quotient, so its first size is the rate in every coordinate, however steep "
         "the cost is there.",
-        recalled("Kingma & Ba (2015)", "Algorithm 1", "1412.6980"),
+        recalled_theorem("Kingma & Ba (2015)", "Algorithm 1", "1412.6980"),
         _adam,
     ),
 )
@@ -494,7 +500,7 @@ TRAINING = (
         "the same as weight decay, step by step (not so for Adam); dropout leaves out half of the "
         "units each time; early stopping takes the best network on held-out points. Here 40 noisy "
         "points with 20 inputs, of which 3 matter, and 64 hidden units.",
-        in_lecture("section 1.6 (a list)"),
+        lecture_theorem("section 1.6 (a list)"),
         _regularizers,
     ),
     Topic(
@@ -504,7 +510,7 @@ TRAINING = (
         "below 1, all singular values of the whole are between the products of 1 - ‖J‖ and of 1 + "
         "‖J‖: nothing is lost on the way. Without skips norms multiply: signal and gradients of "
         "deep networks fade unless every layer is scaled just right.",
-        recalled("He, Zhang, Ren & Sun (2016)", "section 3", "1512.03385", "equal sizes"),
+        recalled_theorem("He, Zhang, Ren & Sun (2016)", "section 3", "1512.03385", "equal sizes"),
         _skips,
     ),
 )

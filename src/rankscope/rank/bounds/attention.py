@@ -319,8 +319,8 @@ def visible_forms(sizes: AttentionSizes) -> tuple[int, int, int]:
     all_forms = rank * (rank + 1) // 2
     dimension = min(head_size, rank)
     # Two subspaces of this dimension meet; symmetric products of the meeting count once.
-    meeting = max(0, 2 * dimension - rank)
-    inside = min(all_forms, sizes.heads * (dimension**2 - math.comb(meeting, 2)))
+    intersection = max(0, 2 * dimension - rank)
+    inside = min(all_forms, sizes.heads * (dimension**2 - math.comb(intersection, 2)))
     queries = min(rank, sizes.heads * head_size)
     return inside, min(all_forms - inside, queries * (queries + 1) // 2), queries
 

@@ -185,11 +185,11 @@ class Count(ABC):
 
     @abstractmethod
     def value(self, degree: int) -> int:
-        """How many of one degree."""
+        """The number of one degree."""
 
     @abstractmethod
     def total(self, degree: int) -> int:
-        """How many of all degrees up to this one; none below degree 0."""
+        """The number of all degrees up to this one; none below degree 0."""
 
     @abstractmethod
     def log_value(self, degree: int) -> float:
@@ -283,7 +283,7 @@ class PolynomialCount(Count):
         return result
 
 
-def meeting_sum(rising: Count, falling: Count, total: int) -> Magnitude:
+def sum_of_minima(rising: Count, falling: Count, total: int) -> Magnitude:
     r"""Sum over all ways to share a degree of the smaller of two counts.
 
     .. math:: \sum_{k=0}^{T} \min(f(k), g(T - k)) = F(k^*) + G(T - k^* - 1), \qquad
@@ -294,7 +294,7 @@ def meeting_sum(rising: Count, falling: Count, total: int) -> Magnitude:
     holds.
 
     Example:
-        >>> meeting_sum(FreeCount(3), FreeCount(3, 2), 4).value
+        >>> sum_of_minima(FreeCount(3), FreeCount(3, 2), 4).value
         18
 
     Reference:
@@ -380,7 +380,7 @@ def counting_upper_bound(sizes: AttentionSizes) -> UpperBound:
     """
     if sizes.own == sizes.other == 1:
         return UpperBound(_binomial(sizes.factors + sizes.rank, sizes.rank), COUNTING)
-    magnitude = meeting_sum(_seen_by_other(sizes), _seen_by_own(sizes), sizes.factors)
+    magnitude = sum_of_minima(_seen_by_other(sizes), _seen_by_own(sizes), sizes.factors)
     return UpperBound(magnitude, COUNTING)
 
 
@@ -549,4 +549,6 @@ def total_degree_upper_bound(*, num_left: int, num_right: int, degree: int) -> U
     who = "total_degree_upper_bound"
     require_at_least(who, 1, num_left=num_left, num_right=num_right)
     require_at_least(who, 0, degree=degree)
-    return UpperBound(meeting_sum(FreeCount(num_left), FreeCount(num_right), degree), TOTAL_DEGREE)
+    return UpperBound(
+        sum_of_minima(FreeCount(num_left), FreeCount(num_right), degree), TOTAL_DEGREE
+    )

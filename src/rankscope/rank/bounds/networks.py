@@ -90,7 +90,7 @@ class Pooling:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens the first level pools."""
+        """Number of tokens that the first level pools."""
         return sum(map(len, self.levels[0])) if self.levels else 0
 
 
@@ -149,7 +149,7 @@ def convolutional_upper_bound(circuit: Circuit, left: tuple[int, ...]) -> UpperB
         (1, size) if token in left else (size, 1) for token in range(circuit.pooling.num_tokens)
     ]
     for windows, channels in zip(circuit.pooling.levels, circuit.channels, strict=True):
-        costs = [_pooled([costs[member] for member in window], channels) for window in windows]
+        costs = [_pool_cuts([costs[member] for member in window], channels) for window in windows]
     return UpperBound(Magnitude.of(min(costs[0])), CUT)
 
 
@@ -243,7 +243,7 @@ def convolutional_cp_lower_bound(circuit: Circuit) -> LowerBound:
     return LowerBound(Magnitude.of(base**power), TENSOR_ANALYSIS, "CP rank")
 
 
-def _pooled(children: list[tuple[int, int]], channels: int) -> tuple[int, int]:
+def _pool_cuts(children: list[tuple[int, int]], channels: int) -> tuple[int, int]:
     """Cheapest cuts below a node that lies on the left, and on the right."""
     across = channels * math.prod(min(child) for child in children)
     return (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import networkx
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.counting import FreeCount, meeting_sum
+from rankscope.rank.bounds.counting import FreeCount, sum_of_minima
 from rankscope.rank.bounds.sizes import (
     require_at_least,
     require_depth,
@@ -358,7 +358,7 @@ def fully_connected_upper_bound(
     left, right = FreeCount(num_left), FreeCount(num_inputs - num_left)
     total = int(degree**depth)
     if depth > 1:
-        return UpperBound(meeting_sum(left, right, total), FULLY_CONNECTED)
+        return UpperBound(sum_of_minima(left, right, total), FULLY_CONNECTED)
     if degree > MAX_DEGREE:
         raise BoundError(
             f"{who}: at depth 1 the degree must be at most {MAX_DEGREE:,}, got {degree:,}."

@@ -36,7 +36,7 @@ _MAX_PARTS = 2**12
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a family's class stands, and what its settings may be.
+    """A family's class, and what its settings may be.
 
     Args:
         module: that defines the class.
@@ -54,13 +54,13 @@ class Entry:
 
     def network_class(self) -> "type[PolynomialNetwork]":
         """The class, imported when it is first needed."""
-        found: type[PolynomialNetwork] = getattr(import_module(self.module), self.name)
-        return found
+        network_class: type[PolynomialNetwork] = getattr(import_module(self.module), self.name)
+        return network_class
 
     @property
     def options(self) -> dict[str, str]:
         """The settings that can be written as text, by the words that write them."""
-        return {option_word(name): name for name in self.settings if name in MEANINGS}
+        return {option_word(name): name for name in self.settings if name in DESCRIPTIONS}
 
     def required(self) -> list[str]:
         """The words of the settings that have no default."""
@@ -73,7 +73,7 @@ class Entry:
 
 
 # What a setting means, as the help of its option says it; one without a line here has no option.
-MEANINGS = {
+DESCRIPTIONS = {
     "depth": "Layers.",
     "width": "Size of a token vector.",
     "heads": "Attention heads per layer (1).",
@@ -257,13 +257,13 @@ class Option:
 
     Args:
         word: `tokens` for the setting `num_tokens`.
-        meaning: in a sentence.
+        description: in a sentence.
         is_flag: whether it is only there, or not.
         levels: 0 for numbers, 1 for lists of them (3,3,3), 2 for lists of lists (1,0,2;0,1,1).
     """
 
     word: str
-    meaning: str
+    description: str
     is_flag: bool
     levels: int
 
@@ -278,13 +278,13 @@ class Option:
 @cache
 def known_options() -> Mapping[str, Option]:
     """Every option of every network, by its word."""
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for entry in CATALOGUE.values():
         for word, name in entry.options.items():
             kind = entry.settings[name]
-            levels = max(_levels(kind), found[word].levels if word in found else 0)
-            found[word] = Option(word, MEANINGS[name], isinstance(kind, Flag), levels)
-    return found
+            levels = max(_levels(kind), options[word].levels if word in options else 0)
+            options[word] = Option(word, DESCRIPTIONS[name], isinstance(kind, Flag), levels)
+    return options
 
 
 def option_word(setting: str) -> str:

@@ -273,18 +273,18 @@ class Shallow(PolynomialNetwork):
         positions: tuple[int, ...],
     ) -> Tensor:
         """The channels (batch, channels) over some positions, whose inputs are given in order."""
-        found = inputs.new_ones(len(inputs), self.channels)
+        products = inputs.new_ones(len(inputs), self.channels)
         for place, position in enumerate(positions):
             factor = numbers.contract("bm,zm->bz", inputs[:, place], weights["factors"][position])
-            found = numbers.multiply(found, factor)
-        return found
+            products = numbers.multiply(products, factor)
+        return products
 
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
         """One: the output is linear in each input of the right side."""
         return (len(partition.right),)
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """As many products as there are channels, or as the smaller side has coordinates."""
+        """At most as many products as channels, or as coordinates of the smaller side."""
         self.require_covered(partition)
         return shallow_upper_bound(
             num_channels=self.channels,

@@ -82,7 +82,7 @@ def _products(layer: int, degree: int, width: int, raised: int) -> list[tuple[St
     parts = [_Part(f"x{layer}", 0, width)]
     if raised:
         parts = [_Part(f"x{layer}high", 0, raised), _Part(f"x{layer}low", raised, width)]
-    found = []
+    steps = []
     for part in parts:
         is_high = raised > 0 and part.start == 0
         nodes = tuple(
@@ -97,8 +97,8 @@ def _products(layer: int, degree: int, width: int, raised: int) -> list[tuple[St
             for place in range(1, degree + 1 + is_high)
         )
         product = Diagram("product", (_feature("o", part.size),), nodes, ("o",))
-        found.append((Step(part.step, product, rf"\mathbf{{x}}^{{{layer}}}"), part))
-    return found
+        steps.append((Step(part.step, product, rf"\mathbf{{x}}^{{{layer}}}"), part))
+    return steps
 
 
 def _feature(name: str, size: int | None) -> Index:
@@ -193,12 +193,14 @@ def product_of_forms(
     columns = numbers.contract("bi,io->bo", inputs, torch.cat(tuple(weights), dim=1))
     joined = numbers.add(columns, torch.cat(tuple(biases)))
     forms = torch.split(joined, [weight.shape[1] for weight in weights], dim=1)
-    found: Tensor = forms[0]
+    values: Tensor = forms[0]
     for form in forms[1:]:
         width = form.shape[1]
-        product = numbers.multiply(found[:, :width], form)
-        found = torch.cat([product, found[:, width:]], dim=1) if width < found.shape[1] else product
-    return found
+        product = numbers.multiply(values[:, :width], form)
+        values = (
+            torch.cat([product, values[:, width:]], dim=1) if width < values.shape[1] else product
+        )
+    return values
 
 
 def split_degree(degree: float, width: int) -> tuple[int, int]:
@@ -296,16 +298,16 @@ class DegreePolynomial(PolynomialNetwork):
 
     @property
     def layer_degrees(self) -> tuple[int, ...]:
-        """Of each layer as a polynomial."""
+        """Degree of each layer as a polynomial."""
         pairs = zip(self.degrees, self.raised, strict=True)
         return tuple(degree + (raised > 0) for degree, raised in pairs)
 
     @property
     def weight_degree(self) -> int:
-        found = 0
+        total = 0
         for degree in self.layer_degrees:
-            found = degree * (found + 1)
-        return found + 1
+            total = degree * (total + 1)
+        return total + 1
 
     @property
     def input_degree(self) -> int:
@@ -324,7 +326,7 @@ class DegreePolynomial(PolynomialNetwork):
         )
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """By degree; a side counts for no more variables than the first layer takes from it."""
+        """Bound by degree; a side counts for no more variables than the first layer reads of it."""
         self.require_covered(partition)
         forms = self.degrees[0] * self.width + self.raised[0]
         return total_degree_upper_bound(
@@ -352,7 +354,7 @@ class DegreePolynomial(PolynomialNetwork):
                 f"DegreePolynomial: wanted values of {self.num_positions} inputs and some of them "
                 f"free, got shape {tuple(inputs.shape)} and {free}."
             )
-        found = DegreePolynomial(
+        restricted = DegreePolynomial(
             num_inputs=len(free), width=self.width, degrees=self.degrees, raised=self.raised
         )
         state = {name: value.detach() for name, value in self.named_parameters()}
@@ -362,5 +364,5 @@ class DegreePolynomial(PolynomialNetwork):
             weight = state[f"layers.0.weights.{place}"]
             state[f"layers.0.biases.{place}"] = state[f"layers.0.biases.{place}"] + fixed @ weight
             state[f"layers.0.weights.{place}"] = weight[list(free)]
-        found.to(self.readout.dtype).load_state_dict(state)
-        return found
+        restricted.to(self.readout.dtype).load_state_dict(state)
+        return restricted

@@ -27,7 +27,7 @@ Instructions = NDArray[numpy.int64]
 
 
 class Program(NamedTuple):
-    """What to do with rows of residues; row 0 is zero and the inputs follow it.
+    """A straight-line program on rows of residues; row 0 is zero and the inputs follow it.
 
     Args:
         instructions: (count, 11): whether the left operands are factors (1) or rows (0); the
@@ -150,7 +150,7 @@ def evaluate_pairs(
     left: Rows,
     right: Rows,
     prime: int,
-    found: NDArray[numpy.int64],
+    results: NDArray[numpy.int64],
 ) -> None:
     """Evaluate a program on the sums of all pairs of moments, and mix the values at all scales.
 
@@ -160,7 +160,7 @@ def evaluate_pairs(
         left: (points, moments) of the left side.
         right: (scales, moments, points) of the right side, once for each scale.
         prime: below 2^31.
-        found: (grades, left points, right points), written.
+        results: (grades, left points, right points), written.
     """
     num_scales, num_moments, num_points = right.shape
     modulus = float(prime)
@@ -176,6 +176,6 @@ def evaluate_pairs(
                 run_program(rows, program, modulus)
                 values[scale + 1] = rows[program.results[0]]
             run_program(values, mixing, modulus)
-            for grade in range(found.shape[0]):
+            for grade in range(results.shape[0]):
                 source = values[mixing.results[grade]]
-                write_residues(found[grade, point, start:stop], source, prime)
+                write_residues(results[grade, point, start:stop], source, prime)

@@ -42,10 +42,10 @@ class Power(Activation):
 
     def apply(self, numbers: Arithmetic, values: Tensor) -> Tensor:
         """Each value times itself, `degree` times in all."""
-        found = values
+        power = values
         for _ in range(self.degree - 1):
-            found = numbers.multiply(found, values)
-        return found
+            power = numbers.multiply(power, values)
+        return power
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _unchanged(tokens: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class MixerSizes:
-    """How large a mixer is.
+    """Sizes of a mixer.
 
     Args:
         num_tokens: inputs (patches of an image).
@@ -323,10 +323,10 @@ class PolynomialMixer(PolynomialNetwork):
 
     @property
     def weight_degree(self) -> int:
-        found = 1
+        degree = 1
         for _ in range(2 * self.sizes.depth):
-            found = self.activation.degree * (found + 1) + 1
-        return found + 1
+            degree = self.activation.degree * (degree + 1) + 1
+        return degree + 1
 
     @property
     def input_degree(self) -> int:
@@ -341,7 +341,7 @@ class PolynomialMixer(PolynomialNetwork):
         return numbers.add(numbers.contract("bt,t->b", read, ones), weights["constant"])
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """By degree, in as many variables as the embedding keeps of each side."""
+        """Bound by degree, in as many variables as the embedding keeps of each side."""
         self.require_covered(partition)
         kept = min(self.input_size, self.sizes.width)
         return total_degree_upper_bound(

@@ -31,7 +31,7 @@ class Piece:
 
     @property
     def num_rows(self) -> int:
-        """How many rows of M it adds to."""
+        """Number of rows of M that it adds to."""
         return len(self.inner[0] if self.left is None else self.left)
 
 
@@ -140,10 +140,10 @@ def _inner(prime: int, coordinates: Residues, head: _Head) -> tuple[Residues, ..
 
 def _product(prime: int, *matrices: Residues) -> Residues:
     # Python integers, for products of residues of any prime; the matrices are small.
-    found = matrices[0].astype(object)
+    product = matrices[0].astype(object)
     for matrix in matrices[1:]:
-        found = found @ matrix % prime
-    return found.astype(numpy.int64)
+        product = product @ matrix % prime
+    return product.astype(numpy.int64)
 
 
 # --- Writing straight-line programs for `attention_kernels`, and giving their values few rows -----
@@ -246,7 +246,7 @@ def gram_program(form: GramForm, prime: int) -> Program:
         return writer.finish([writer.dot(matrix[0], token)])
     for number, pieces in enumerate(form.layers):
         if number:
-            token = _applied(writer, matrix, token)
+            token = _apply(writer, matrix, token)
             gram = _next_gram(writer, matrix, gram)
         if number or not form.is_linear:
             matrix = _layer_matrix(writer, pieces, gram)
@@ -272,17 +272,17 @@ def _layer_matrix(writer: ProgramWriter, pieces: tuple[Piece, ...], gram: Matrix
 def _before_last(writer: ProgramWriter, piece: Piece, gram: Matrix, row: int) -> Vector:
     """left[i] · G W_1 G W_2 … G, one factor short of a row of M."""
     if piece.left is None:
-        found = gram[row]
+        row_before = gram[row]
     else:
-        found = [writer.mix(piece.left[row - piece.first], line) for line in gram]
+        row_before = [writer.mix(piece.left[row - piece.first], line) for line in gram]
     for factor in piece.inner[:-1]:
-        found = _applied(writer, gram, [writer.mix(column, found) for column in factor.T])
-    return found
+        row_before = _apply(writer, gram, [writer.mix(column, row_before) for column in factor.T])
+    return row_before
 
 
 def _next_gram(writer: ProgramWriter, matrix: Matrix, gram: Matrix) -> Matrix:
     """M G Mᵗ."""
-    half = [_applied(writer, gram, row) for row in matrix]
+    half = [_apply(writer, gram, row) for row in matrix]
     size = len(matrix)
     return _symmetric({(i, j): writer.dot(half[i], matrix[j]) for i, j in _upper(size)}, size)
 
@@ -293,31 +293,31 @@ def _mapped_output(
     """The output from the moments before the last but one layer, whose matrix is given."""
     gram, token = moments
     columns = [list(column) for column in zip(*matrix, strict=True)]
-    mapped = _applied(writer, matrix, token)
+    mapped = _apply(writer, matrix, token)
     left: Vector = []
     right: Vector = []
     for piece in last:
         assert piece.left is not None  # the output's row
         vector = mapped
         for factor in piece.inner[:0:-1]:
-            inside = _applied(writer, gram, _mixed_and_applied(writer, factor, vector, columns))
-            vector = _applied(writer, matrix, inside)
+            inside = _apply(writer, gram, _mixed_and_applied(writer, factor, vector, columns))
+            vector = _apply(writer, matrix, inside)
         inside = _mixed_and_applied(writer, piece.inner[0], vector, columns)
-        right += _applied(writer, gram, inside)
+        right += _apply(writer, gram, inside)
         left += [writer.mix(piece.left[0], column) for column in columns]
     return writer.dot(left, right)
 
 
 def _output(writer: ProgramWriter, last: tuple[Piece, ...], gram: Matrix, token: Vector) -> int:
     """The output of the last layer from its own moments."""
-    found: Vector = []
+    entries: Vector = []
     for piece in last:
         vector = token
         for factor in piece.inner[::-1]:
             vector = _mixed_and_applied(writer, factor, vector, gram)
-        found += vector
+        entries += vector
     rows = [piece.left[0] for piece in last if piece.left is not None]
-    return writer.mix(numpy.concatenate(rows), found)
+    return writer.mix(numpy.concatenate(rows), entries)
 
 
 def _mixed_and_applied(
@@ -326,10 +326,10 @@ def _mixed_and_applied(
     vector: Vector,
     matrix: Matrix,
 ) -> Vector:
-    return _applied(writer, matrix, [writer.mix(row, vector) for row in factor])
+    return _apply(writer, matrix, [writer.mix(row, vector) for row in factor])
 
 
-def _applied(writer: ProgramWriter, matrix: Matrix, vector: Vector) -> Vector:
+def _apply(writer: ProgramWriter, matrix: Matrix, vector: Vector) -> Vector:
     return [writer.dot(row, vector) for row in matrix]
 
 
@@ -401,8 +401,8 @@ class MomentFunction(SplitFunction):
         self.scales, self.interpolation = interpolation_modulo(tuple(range(self.num_grades)), prime)
 
     def values(self, rows: Numbers, columns: Numbers) -> Residues:
-        found = self._evaluated(rows, columns, (1,), numpy.ones((1, 1), dtype=numpy.int64))
-        return found.reshape(len(rows), len(columns))
+        values = self._evaluated(rows, columns, (1,), numpy.ones((1, 1), dtype=numpy.int64))
+        return values.reshape(len(rows), len(columns))
 
     def graded_values(self, rows: Numbers, columns: Numbers) -> Residues:
         return self._evaluated(rows, columns, self.scales, self.interpolation)
@@ -435,7 +435,7 @@ class MomentFunction(SplitFunction):
         left = numpy.concatenate(self.moments(self.left, rows), axis=1)
         additive, token = self.moments(self.right, columns)
         scaled = [numpy.hstack([additive * scale % self.prime, token]).T for scale in scales]
-        found = numpy.empty((len(interpolation), len(rows), len(columns)), dtype=numpy.int64)
+        values = numpy.empty((len(interpolation), len(rows), len(columns)), dtype=numpy.int64)
         writer = ProgramWriter(len(scales), self.prime)
         mixing = writer.finish([writer.mix(line, writer.inputs) for line in interpolation])
         evaluate_pairs(
@@ -444,9 +444,9 @@ class MomentFunction(SplitFunction):
             balanced(left, self.prime),
             balanced(numpy.stack(scaled), self.prime),
             self.prime,
-            found,
+            values,
         )
-        return found
+        return values
 
     def _tokens(self, field: Modulo, side: Side, numbers: Numbers) -> Tensor:
         points = drawn_points(self.seed, side.name, numbers, side.shape, self.prime)
@@ -475,12 +475,12 @@ def _coordinates(
 
 def _first_matrix(field: Modulo, form: GramForm, gram: Tensor) -> Tensor:
     """M of the first layer (points, rows, size) for Gram matrices (points, size, size)."""
-    found = gram.new_zeros(len(gram), form.num_first_rows, form.sizes[0])
+    matrix = gram.new_zeros(len(gram), form.num_first_rows, form.sizes[0])
     for piece in form.first:
         rows = slice(piece.first, piece.first + piece.num_rows)
         reached = gram
         if piece.left is not None:
             reached = field.contract("ik,pkj->pij", torch.from_numpy(piece.left), gram)
         product = field.contract("pik,kj->pij", reached, torch.from_numpy(piece.inner[0]))
-        found[:, rows] = field.add(found[:, rows], product)
-    return found
+        matrix[:, rows] = field.add(matrix[:, rows], product)
+    return matrix

@@ -450,12 +450,12 @@ class PairwiseFunction(SplitFunction):
     def _scaled_values(self, rows: Numbers, columns: Numbers, scale: int) -> Residues:
         left = self.points("left", rows)
         right = self.points("right", columns) * scale % self.prime
-        found = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
+        values = numpy.empty((len(rows), len(columns)), dtype=numpy.int64)
         step = max(1, _PAIRS_AT_ONCE // max(1, len(columns)))
         for start in range(0, len(rows), step):
             part = left[start : start + step]
-            found[start : start + step] = self.paired(part, right)
-        return found
+            values[start : start + step] = self.paired(part, right)
+        return values
 
     def paired(self, left: Residues, right: Residues) -> Residues:
         """The matrix of outputs for points of both sides; a faster function overrides only this."""

@@ -114,7 +114,7 @@ class ProductNetwork(PolynomialNetwork):
         return values[:, 0]
 
     def upper_bound(self, partition: Partition) -> UpperBound:
-        """By degree; a side counts for no more variables than the first layer takes from it."""
+        """Bound by degree; a side counts for no more variables than the first layer reads of it."""
         left, right = self._variables(partition)
         return fully_connected_upper_bound(
             num_inputs=left + right, num_left=left, degree=self.degree, depth=self.depth
@@ -199,10 +199,10 @@ class AdditiveFunction(PairwiseFunction):
 
 
 def _product(numbers: Arithmetic, forms: Tensor) -> Tensor:
-    found = forms[:, 0]
+    product = forms[:, 0]
     for factor in range(1, forms.shape[1]):
-        found = numbers.multiply(found, forms[:, factor])
-    return found
+        product = numbers.multiply(product, forms[:, factor])
+    return product
 
 
 # --- Polynomials given by their monomials; the coefficients are the weights -----------------------
@@ -263,11 +263,11 @@ class SparsePolynomial(PolynomialNetwork):
 
     def monomials(self, numbers: Arithmetic, inputs: Tensor, positions: tuple[int, ...]) -> Tensor:
         """The parts (batch, terms) of the monomials in the inputs (batch, positions, 1)."""
-        found = torch.ones_like(inputs[:, :1, 0])
+        monomials = torch.ones_like(inputs[:, :1, 0])
         for place, position in enumerate(positions):
             exponents = torch.tensor([term[position] for term in self.terms])
-            found = numbers.multiply(found, _powers(numbers, inputs[:, place], exponents))
-        return found
+            monomials = numbers.multiply(monomials, _powers(numbers, inputs[:, place], exponents))
+        return monomials
 
     def split_class(self) -> Callable[..., SplitFunction]:
         """Monomials are products of one part from each side."""
@@ -307,12 +307,12 @@ class MonomialFunction(PairwiseFunction):
 
 def _powers(numbers: Arithmetic, base: Tensor, exponents: Tensor) -> Tensor:
     """Each entry of the base (batch, 1) to each exponent: (batch, exponents), by squaring."""
-    found = torch.ones_like(base)
+    powers = torch.ones_like(base)
     for place in range(int(exponents.max()).bit_length()):
         is_set = (exponents >> place) % 2 == 1
-        found = torch.where(is_set, numbers.multiply(found, base), found)
+        powers = torch.where(is_set, numbers.multiply(powers, base), powers)
         base = numbers.multiply(base, base)
-    return found.expand(-1, len(exponents))
+    return powers.expand(-1, len(exponents))
 
 
 def _product_sparse_polynomial(number: int, term: Exponents) -> Diagram:

@@ -106,13 +106,13 @@ def follow_chain(
 ) -> Tensor:
     """The tokens (batch, tokens, width) after a `ChainLayer`."""
     num_factors = sum(name.startswith(f"{prefix}.factors.") for name in weights)
-    found = tokens
+    product = tokens
     for place in reversed(range(num_factors)):
-        found = numbers.contract("kf,bif->bik", weights[f"{prefix}.factors.{place}"], found)
+        product = numbers.contract("kf,bif->bik", weights[f"{prefix}.factors.{place}"], product)
         if place:
-            scores = numbers.contract("bik,bjk->bij", found, tokens)
-            found = numbers.contract("bij,bjk->bik", scores, tokens)
-    return found
+            scores = numbers.contract("bik,bjk->bij", product, tokens)
+            product = numbers.contract("bij,bjk->bik", scores, tokens)
+    return product
 
 
 def normal(
@@ -356,11 +356,11 @@ class SelfAttention(PolynomialNetwork):
     @property
     def weight_degree(self) -> int:
         """Each layer multiplies `degree` tokens and four matrices, a chain (degree + 1) / 2."""
-        found = int(self.embedding_rank is not None or self.has_positions)
+        degree = int(self.embedding_rank is not None or self.has_positions)
         matrices = 4 if self.degree == 3 else (self.degree + 1) // 2
         for _ in range(self.depth):
-            found = self.degree * found + matrices
-        return found
+            degree = self.degree * degree + matrices
+        return degree
 
     @property
     def input_degree(self) -> int:
@@ -392,13 +392,13 @@ class SelfAttention(PolynomialNetwork):
     def lower_bound(self, partition: Partition) -> LowerBound | None:
         """The best of our bounds by explicit weights; positions among them may be 0."""
         sizes = self._sizes(partition, has_subspace=True)
-        found = []
+        bounds = []
         for bound in (quadric_lower_bound, monomial_lower_bound):
             try:
-                found.append(bound(sizes))
+                bounds.append(bound(sizes))
             except BoundError:  # its theorem does not cover these sizes
                 continue
-        return max(found, key=lambda bound: bound.log3, default=None)
+        return max(bounds, key=lambda bound: bound.log3, default=None)
 
     def known_bounds(self, partition: Partition) -> KnownBounds:
         """The published bounds, and our count beside them; both also for very large sizes."""

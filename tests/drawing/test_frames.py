@@ -8,7 +8,12 @@ from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Network, Step, Sum, Term
 from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.drawing.frames import largest_intermediate, story, tell, total_flops
+from rankscope.drawing.frames import (
+    contraction_frames,
+    frame_sequences,
+    largest_intermediate,
+    total_flops,
+)
 from rankscope.errors import ContractionError
 
 
@@ -25,7 +30,7 @@ def attention() -> Diagram:
 
 def test_attention_is_told_as_a_textbook_would() -> None:
     diagram = attention()
-    frames = story(diagram, plan_contraction(diagram))
+    frames = contraction_frames(diagram, plan_contraction(diagram))
     assert [frame.formula for frame in frames] == [
         "start",
         r"$\mathbf{Q} = \sum_{F}\,\mathbf{X}\,\mathbf{W}^{Q}$",
@@ -45,7 +50,7 @@ def test_attention_is_told_as_a_textbook_would() -> None:
 
 def test_every_frame_is_one_move_from_the_last() -> None:
     diagram = attention()
-    frames = story(diagram, plan_contraction(diagram))
+    frames = contraction_frames(diagram, plan_contraction(diagram))
     for before, after in pairwise(frames):
         kept = [n.name for n in before.diagram.nodes if n.name not in after.merged]
         assert {n.name for n in after.diagram.nodes} == {*kept, after.result}
@@ -74,7 +79,7 @@ def test_any_network_ends_as_one_tensor_with_the_plans_indices_on_the_way(
         regions=(Region("R", inside, Function("tanh")),) if inside else (),
     )
     plan = plan_contraction(diagram)
-    frames = story(diagram, plan)
+    frames = contraction_frames(diagram, plan)
     moves = [frame for frame in frames[1:] if frame.result != "R"]
     for frame, move in zip(moves, plan.contractions, strict=True):
         made = frame.diagram.node_by_name[frame.result]
@@ -89,7 +94,7 @@ def test_a_name_that_the_diagram_has_already_is_not_used_again() -> None:
     letters = "ijkl"
     nodes = tuple(Node(f"T{place}", tuple(letters[place : place + 2])) for place in (0, 1, 2))
     diagram = Diagram("chain", tuple(Index(name, 2) for name in letters), nodes, ("i", "l"))
-    frames = story(diagram, plan_contraction(diagram))
+    frames = contraction_frames(diagram, plan_contraction(diagram))
     assert len(frames) == 3
     assert frames[1].result == "T3"
 
@@ -102,7 +107,7 @@ def test_convolutions_disappear_when_they_are_carried_out() -> None:
         output=("y",),
         convolutions=(Convolution("c", "h", "u", "y"),),
     )
-    frames = story(diagram, plan_contraction(diagram))
+    frames = contraction_frames(diagram, plan_contraction(diagram))
     assert frames[-1].diagram.convolutions == ()
     assert frames[-1].diagram.nodes[0].indices == ("y",)
 
@@ -111,7 +116,7 @@ def test_a_plan_for_another_diagram_is_refused() -> None:
     other = Diagram("other", (Index("i", 2),), (Node("Z", ("i",)),), ("i",))
     message = r"another diagram than 'attention': it contracts \[\(None, \('Z',\)\)\]"
     with pytest.raises(ContractionError, match=message):
-        story(attention(), plan_contraction(other))
+        contraction_frames(attention(), plan_contraction(other))
 
 
 def matrix(name: str, read: str, weight: str) -> Diagram:
@@ -129,25 +134,25 @@ def test_a_network_has_a_chapter_for_every_diagram_and_repeats_once() -> None:
         for k in range(3)
     )
     head = Step("head", Sum("sum", (Term(matrix("head", "h3", "v")), Term(bias("head")))))
-    chapters = tell(Network("model", (*steps, head)), plan_contraction)
-    assert [chapter.heading for chapter in chapters] == [
+    sequences = frame_sequences(Network("model", (*steps, head)), plan_contraction)
+    assert [sequence.heading for sequence in sequences] == [
         r"$\mathbf{H}_{1}$,  $\times\,3$",
         r"$\mathbf{head}$,  term 1 of 2",
     ]
-    assert [chapter.count for chapter in chapters] == [3, 1]
-    assert chapters[0].frames[-1].formula.startswith(r"$\mathbf{H}_{1} = ")
-    assert total_flops(chapters) == 4 * 2 * 4 * 4
-    assert largest_intermediate(chapters) == 4
+    assert [sequence.count for sequence in sequences] == [3, 1]
+    assert sequences[0].frames[-1].formula.startswith(r"$\mathbf{H}_{1} = ")
+    assert total_flops(sequences) == 4 * 2 * 4 * 4
+    assert largest_intermediate(sequences) == 4
 
 
 def test_a_sum_has_a_chapter_for_every_term() -> None:
     total = Sum("sum", (Term(matrix("a", "x", "w")), Term(matrix("b", "y", "v"))))
-    headings = [chapter.heading for chapter in tell(total, plan_contraction)]
+    headings = [sequence.heading for sequence in frame_sequences(total, plan_contraction)]
     assert headings == ["term 1 of 2", "term 2 of 2"]
 
 
 def test_a_value_that_needs_no_move_is_still_a_story_of_one_frame() -> None:
-    (chapter,) = tell(bias("b"), plan_contraction)
-    assert len(chapter.frames) == 1
-    (chapter,) = tell(Sum("sum", (Term(bias("b")),)), plan_contraction)
-    assert len(chapter.frames) == 1
+    (sequence,) = frame_sequences(bias("b"), plan_contraction)
+    assert len(sequence.frames) == 1
+    (sequence,) = frame_sequences(Sum("sum", (Term(bias("b")),)), plan_contraction)
+    assert len(sequence.frames) == 1

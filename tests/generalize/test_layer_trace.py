@@ -11,7 +11,7 @@ from rankscope.errors import RobustnessError, UnsupportedModuleError
 from rankscope.factorize.convolution import FactorizedConv2d
 from rankscope.factorize.cp_layers import CPConv2d, CPLinear
 from rankscope.factorize.formats.plain import SVDFormat
-from rankscope.generalize.walk import read_walk
+from rankscope.generalize.layer_trace import trace_layers
 from rankscope.networks.catalogue import build
 from rankscope.networks.cp_networks import in_cp_form
 from rankscope.networks.image import WideResNet
@@ -19,14 +19,14 @@ from rankscope.networks.image import WideResNet
 
 def test_running_a_walk_gives_what_the_model_gives() -> None:
     found = drawn(random_network(0, is_residual=True, has_normalization=True), 0)
-    *_, (value, outputs) = found.walk.run(found.sample.inputs)
-    assert value == found.walk.graph.output
+    *_, (value, outputs) = found.trace.run(found.sample.inputs)
+    assert value == found.trace.graph.output
     torch.testing.assert_close(outputs, found.model(found.sample.inputs))
 
 
 def test_a_normalization_right_behind_a_layer_is_a_part_of_it() -> None:
     found = drawn(random_network(1, has_normalization=True), 1)
-    layer = found.walk.layers[0]
+    layer = found.trace.layers[0]
     model: Any = found.model
     norm = model[1]
     scale = norm.weight / (norm.running_var + norm.eps).sqrt()
@@ -42,15 +42,15 @@ def test_a_normalization_right_behind_a_layer_is_a_part_of_it() -> None:
 def test_a_normalization_before_an_activation_is_walked_through_with_its_scale() -> None:
     """Pre-activation blocks: nothing to fold it into, so that its largest scale counts."""
     model = in_cp_form(WideResNet(10, 1, in_channels=1)).double().eval()
-    walk = read_walk(model, (1, 8, 8))
-    assert len(walk.layers) == 1 + 3 * 2 + 2 + 1
-    folded = [layer.name for layer in walk.layers if layer.normalization is not None]
+    trace = trace_layers(model, (1, 8, 8))
+    assert len(trace.layers) == 1 + 3 * 2 + 2 + 1
+    folded = [layer.name for layer in trace.layers if layer.normalization is not None]
     assert folded == ["stage1.0.conv1", "stage2.0.conv1", "stage3.0.conv1"]
 
 
 def test_residual_networks_are_read_in_the_order_in_which_they_run() -> None:
-    walk = read_walk(in_cp_form(build("resnet20")), (3, 16, 16))
-    names = [layer.name for layer in walk.layers]
+    trace = trace_layers(in_cp_form(build("resnet20")), (3, 16, 16))
+    names = [layer.name for layer in trace.layers]
     assert names[:3] == ["conv1", "layer1.0.conv1", "layer1.0.conv2"]
     assert names[-1] == "linear"
     assert len(names) == 20
@@ -61,26 +61,26 @@ def test_layers_that_are_no_cp_count_with_their_norms() -> None:
     other = FactorizedConv2d.from_dense(dense, SVDFormat(), (2,))
     grouped = nn.Conv2d(2, 4, 3, padding=1, groups=2)
     model = nn.Sequential(dense, other, grouped, nn.Flatten(), CPLinear(64, 3, rank=2)).double()
-    walk = read_walk(model, (2, 4, 4))
-    assert [layer.name for layer in walk.layers] == ["4"]
-    assert sum(growths[0] > 0 for growths in walk.growths.values()) == 4
+    trace = trace_layers(model, (2, 4, 4))
+    assert [layer.name for layer in trace.layers] == ["4"]
+    assert sum(growths[0] > 0 for growths in trace.growths.values()) == 4
 
 
 def test_a_layer_alone_is_a_network() -> None:
-    walk = read_walk(CPLinear(4, 3, rank=2).double(), (4,))
-    assert [(layer.name, layer.rank) for layer in walk.layers] == [("FactorizedLinear", 2)]
-    assert walk.num_classes == 3
+    trace = trace_layers(CPLinear(4, 3, rank=2).double(), (4,))
+    assert [(layer.name, layer.rank) for layer in trace.layers] == [("FactorizedLinear", 2)]
+    assert trace.num_classes == 3
 
 
 def test_networks_without_cp_layers_are_refused() -> None:
     with pytest.raises(UnsupportedModuleError, match="Linear has no layer in CP form"):
-        read_walk(nn.Linear(3, 2), (3,))
+        trace_layers(nn.Linear(3, 2), (3,))
 
 
 def test_a_layer_that_runs_twice_is_refused_by_name() -> None:
     layer = CPLinear(3, 3, rank=2)
     with pytest.raises(UnsupportedModuleError, match="0: runs 2 times"):
-        read_walk(nn.Sequential(layer, nn.ReLU(), layer), (3,))
+        trace_layers(nn.Sequential(layer, nn.ReLU(), layer), (3,))
 
 
 class Product(nn.Module):
@@ -95,13 +95,13 @@ class Product(nn.Module):
 
 def test_what_nothing_bounds_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedModuleError, match="mul"):
-        read_walk(Product(), (3,))
+        trace_layers(Product(), (3,))
 
 
 def test_padding_that_repeats_entries_is_refused_by_name() -> None:
     layer = CPConv2d(2, 2, 3, rank=2, padding=1, padding_mode="reflect")
     with pytest.raises(UnsupportedModuleError, match="'reflect'"):
-        read_walk(nn.Sequential(layer, nn.Flatten()), (2, 4, 4))
+        trace_layers(nn.Sequential(layer, nn.Flatten()), (2, 4, 4))
 
 
 def test_circular_padding_of_another_width_is_refused_by_name() -> None:
@@ -109,7 +109,7 @@ def test_circular_padding_of_another_width_is_refused_by_name() -> None:
     with pytest.raises(
         UnsupportedModuleError, match=r"\(in 0\): .*shape \(2, 6, 6\) for \(2, 4, 4\)"
     ):
-        read_walk(nn.Sequential(layer, nn.Flatten()), (2, 4, 4))
+        trace_layers(nn.Sequential(layer, nn.Flatten()), (2, 4, 4))
 
 
 def test_weights_that_are_not_finite_are_refused_by_name() -> None:
@@ -117,4 +117,4 @@ def test_weights_that_are_not_finite_are_refused_by_name() -> None:
     with torch.no_grad():
         next(model.parameters())[0] = float("nan")
     with pytest.raises(RobustnessError, match=r"numbers in 0\."):
-        read_walk(model, IMAGE)
+        trace_layers(model, IMAGE)

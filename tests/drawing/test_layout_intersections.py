@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from rankscope.drawing.layout.routing import (
     Route,
     border_points,
+    intersection,
     is_in_line,
-    meeting,
     near_pieces,
     passes,
     shared_run,
@@ -22,7 +22,7 @@ POINTS = st.tuples(st.floats(-99.0, 99.0), st.floats(-99.0, 99.0))
 @given(POINTS, POINTS, POINTS, POINTS)
 def test_pieces_meet_where_lines_intersect(a: Point, b: Point, c: Point, d: Point) -> None:
     if a != b and c != d:
-        found = meeting((a, b), (c, d))
+        found = intersection((a, b), (c, d))
         assert ([] if found is None else [found]) == list(intersections((a, b), (c, d)))
 
 

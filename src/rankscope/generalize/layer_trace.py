@@ -1,7 +1,7 @@
 """A network as CP layers and everything between them, read from its trace.
 
-walk = read_walk(model, (3, 32, 32))
-walk.layers          # what can be compressed, in the order in which it runs
+trace = trace_layers(model, (3, 32, 32))
+trace.layers         # what can be compressed, in the order in which it runs
 """
 
 from collections import Counter
@@ -57,26 +57,26 @@ class CPLayer:
 
     @property
     def shape(self) -> WeightShape:
-        """Of its weight."""
+        """Shape of its weight."""
         return self.components.shape
 
     @property
     def rank(self) -> int:
-        """How many components it has."""
+        """Number of components."""
         return len(self.components.weights)
 
     @property
     def input(self) -> Value:
-        """What it takes."""
+        """The input of the layer."""
         return self.node.inputs[0]
 
     @property
     def output(self) -> Value:
-        """What it gives, behind the normalization."""
+        """The output of the layer, after the normalization."""
         return (self.normalization or self.node).output
 
     def constant(self) -> Tensor:
-        """What it makes of zeros: the part of its outputs that is not linear, (1, …)."""
+        """The output for zeros: the part of its outputs that is not linear, (1, …)."""
         like = next(iter(self.module.cores.tensors().values()))
         with torch.no_grad():
             made = self.node.run(torch.zeros(1, *sample_shape(self.input)).to(like))
@@ -84,7 +84,7 @@ class CPLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class LayerTrace:
     """A network's operations; those that are no CP layers have fixed growths.
 
     Args:
@@ -118,7 +118,7 @@ class Walk:
             yield node.output, outputs
 
     def gains(self, factor: Callable[[int, float], float]) -> tuple[float, ...]:
-        r"""By how much a change behind each layer can grow until it reaches the output.
+        r"""Factor by which a change behind each layer can grow until it reaches the output.
 
         From the output backwards: chains multiply, paths add up, so that a residual connection
         counts :math:`1 + \prod t`.
@@ -142,10 +142,10 @@ class Walk:
         return tuple(gains)
 
 
-def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
+def trace_layers(model: nn.Module, input_shape: tuple[int, ...]) -> LayerTrace:
     """Read a network whose layers are in CP form; `in_cp_form` writes others so.
 
-    Pooling, activations, residual connections and inference batch normalization are walked
+    Pooling, activations, residual connections and inference batch normalization are passed
     through; a normalization right behind a layer is folded into it. Convolutions in groups, and
     layers in other formats, cannot be compressed and count with their operator norms.
 
@@ -183,7 +183,7 @@ def read_walk(model: nn.Module, input_shape: tuple[int, ...]) -> Walk:
         for node, transfer in zip(graph.nodes, transfers, strict=True)
         if node.output not in own
     }
-    return Walk(graph, layers, growths)
+    return LayerTrace(graph, layers, growths)
 
 
 def _is_compressible(node: Node) -> bool:
@@ -300,22 +300,22 @@ class Activations:
 
 
 def measure_activations(
-    walk: Walk, sample: Sample, *, batch_size: int = BATCH_SIZE, report: Report = ignore
+    trace: LayerTrace, sample: Sample, *, batch_size: int = BATCH_SIZE, report: Report = ignore
 ) -> Activations:
     """Run a network once over a sample, in batches, and keep norms and outputs only.
 
     Raises:
         GeneralizationError: if labels are no classes, or an output is not finite.
     """
-    sample.require_classes(walk.num_classes)
-    like = next(walk.layers[0].module.parameters(), sample.inputs)
+    sample.require_classes(trace.num_classes)
+    like = next(trace.layers[0].module.parameters(), sample.inputs)
     lengths, outputs = [], []
-    wanted = [layer.input for layer in walk.layers]
+    wanted = [layer.input for layer in trace.layers]
     total = -(-len(sample) // batch_size)
     with torch.no_grad():
         for number, piece in enumerate(batches(sample.inputs, like, batch_size)):
             norms = {}
-            for value, tensor in walk.run(piece):
+            for value, tensor in trace.run(piece):
                 if value in wanted:
                     norms[value] = _lengths(tensor)
             lengths.append(torch.stack([norms[value] for value in wanted], dim=1))
@@ -336,7 +336,7 @@ def _lengths(tensor: Tensor) -> Tensor:
     return lengths
 
 
-def cushions(walk: Walk, activations: Activations) -> Tensor:
+def cushions(trace: LayerTrace, activations: Activations) -> Tensor:
     r"""Layer cushions ζ, (layers).
 
     .. math:: \zeta_k \lVert M_k \rVert_F \lVert X^{(k)} \rVert \le \lVert X^{(k+1)} \rVert
@@ -348,5 +348,5 @@ def cushions(walk: Walk, activations: Activations) -> Tensor:
     Reference:
         Li, Sun, Su, Suzuki & Huang (2020), Sec. 4 (as recalled), arXiv:2001.05070.
     """
-    norms = torch.stack([layer.components.to_dense().norm() for layer in walk.layers])
+    norms = torch.stack([layer.components.to_dense().norm() for layer in trace.layers])
     return torch.where(norms > 0, activations.growths / norms, 0.0)

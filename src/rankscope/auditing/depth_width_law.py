@@ -58,7 +58,7 @@ class LawDepth:
 
     @property
     def standard_deviation(self) -> float:
-        """Half of the interval: the most it can be (to first order), however a and b correlate."""
+        """First-order upper bound of the standard deviation, for any correlation of a and b."""
         return (self.high - self.low) / 2
 
     def admits(self, depth: int) -> bool:
@@ -325,12 +325,18 @@ class ComparedModel:
     @property
     def shape(self) -> Shape:
         """Its sizes."""
-        found = self.configuration
-        return Shape(found.depth, found.width, found.heads, found.head_size, found.embedding_rank)
+        configuration = self.configuration
+        return Shape(
+            configuration.depth,
+            configuration.width,
+            configuration.heads,
+            configuration.head_size,
+            configuration.embedding_rank,
+        )
 
     @property
     def parameters(self) -> int:
-        """Those in its blocks, which the law counts."""
+        """Number of parameters in its blocks, which the law counts."""
         return parameters_in_blocks(self.configuration)
 
     @property
@@ -344,15 +350,19 @@ class ComparedModel:
     @property
     def remark(self) -> str | None:
         """How the model differs from those that the law was fitted on."""
-        found = self.configuration
-        if found.encoder_depth and found.decoder_depth:
+        configuration = self.configuration
+        if configuration.encoder_depth and configuration.decoder_depth:
             return (
-                f"parameters of encoder ({found.encoder_depth}) and decoder "
-                f"({found.decoder_depth}) together"
+                f"parameters of encoder ({configuration.encoder_depth}) and decoder "
+                f"({configuration.decoder_depth}) together"
             )
-        if found.family == "albert":
+        if configuration.family == "albert":
             return "all blocks share their parameters, counted once"
-        return f"all {found.num_experts} experts counted" if found.num_experts > 1 else None
+        return (
+            f"all {configuration.num_experts} experts counted"
+            if configuration.num_experts > 1
+            else None
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""

@@ -8,9 +8,9 @@ from rankscope.diagrams.contraction import plan_contraction
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.families.catalogue import build_family
 from rankscope.diagrams.parts import Index, Node
-from rankscope.drawing.animation import Stage, stage
+from rankscope.drawing.animation import DrawnSequence, draw_sequence
 from rankscope.drawing.checks import lint
-from rankscope.drawing.frames import tell
+from rankscope.drawing.frames import frame_sequences
 from rankscope.drawing.layout.placement import Hints, Side, View
 from rankscope.drawing.scene import Point, Scene, Wire
 
@@ -36,9 +36,9 @@ def family(name: str) -> Diagram:
 
 
 @cache
-def staged(name: str) -> Stage:
-    (chapter,) = tell(family(name), plan_contraction)
-    return stage(chapter)
+def drawn(name: str) -> DrawnSequence:
+    (sequence,) = frame_sequences(family(name), plan_contraction)
+    return draw_sequence(sequence)
 
 
 def centres(scene: Scene) -> dict[str, Point]:
@@ -59,7 +59,7 @@ def tip(scene: Scene, index: str) -> Point:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_only_what_merges_moves_and_every_picture_is_faultless(name: str) -> None:
-    scenes, frames = staged(name).scenes, staged(name).chapter.frames
+    scenes, frames = drawn(name).scenes, drawn(name).sequence.frames
     assert len(scenes) == len(frames)
     for (before, after), frame in zip(pairwise(scenes), frames[1:], strict=True):
         old, new = centres(before), centres(after)
@@ -73,7 +73,7 @@ def test_only_what_merges_moves_and_every_picture_is_faultless(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["tensor-train", "single-head", "multi-head", "tucker2-conv"])
 def test_tips_never_move(name: str) -> None:
-    found = staged(name).scenes
+    found = drawn(name).scenes
     for index in family(name).output:
         first = tip(found[0], index)
         for scene in found[1:]:
@@ -81,7 +81,7 @@ def test_tips_never_move(name: str) -> None:
 
 
 def test_tensors_of_one_row_meet_at_their_mean() -> None:
-    before, after = staged("matrix-product").scenes
+    before, after = drawn("matrix-product").scenes
     left, right = before.shapes
     (result,) = after.shapes
     assert result.y == left.y == right.y
@@ -89,7 +89,7 @@ def test_tensors_of_one_row_meet_at_their_mean() -> None:
 
 
 def test_a_barrier_shrinks_with_its_content_and_vanishes_with_it() -> None:
-    found = staged("single-head").scenes
+    found = drawn("single-head").scenes
     widths = [[frame.width for frame in scene.frames if frame.name == "A"] for scene in found]
     sizes = [width[0] for width in widths if width]
     assert sizes == sorted(sizes, reverse=True)
@@ -98,7 +98,7 @@ def test_a_barrier_shrinks_with_its_content_and_vanishes_with_it() -> None:
 
 
 def test_a_leg_whose_tensor_left_its_row_turns_a_corner() -> None:
-    last = staged("multi-head").scenes[-1]
+    last = drawn("multi-head").scenes[-1]
     (leg,) = [wire for wire in last.wires if wire.name == "n"]
     for (x0, y0), (x1, y1) in pairwise(leg.points):
         assert x0 == pytest.approx(x1) or y0 == pytest.approx(y1)
@@ -110,39 +110,39 @@ def test_in_a_large_picture_tensors_meet_at_their_mean_without_a_search(
     # Eleven cores and eleven legs are more than the limit; nothing may be scored then.
     monkeypatch.setattr("rankscope.drawing.animation.lint", None)
     train = build_family("tensor-train", {"order": 11, "size": 2, "rank": 2})
-    (chapter,) = tell(train, plan_contraction)
-    before, after = stage(replace(chapter, frames=chapter.frames[:2])).scenes
-    merged = [centres(before)[name] for name in chapter.frames[1].merged]
-    x, y = centres(after)[chapter.frames[1].result]
+    (sequence,) = frame_sequences(train, plan_contraction)
+    before, after = draw_sequence(replace(sequence, frames=sequence.frames[:2])).scenes
+    merged = [centres(before)[name] for name in sequence.frames[1].merged]
+    x, y = centres(after)[sequence.frames[1].result]
     assert x == pytest.approx(sum(point[0] for point in merged) / 2, abs=0.1)
     assert y == merged[0][1]
 
 
 def test_legs_of_a_comb_fan_out() -> None:
-    for scene in staged("tensor-train").scenes:
+    for scene in drawn("tensor-train").scenes:
         legs = [wire for wire in scene.wires if wire.name.startswith("i")]
         assert len(legs) == 5
         assert {len(wire.points) for wire in legs} == {2}
 
 
 def test_what_is_left_in_a_barrier_stands_in_line_with_the_dot_outside() -> None:
-    scores = staged("multi-head").scenes[3]
+    scores = drawn("multi-head").scenes[3]
     (dot,) = [mark for mark in scores.marks if mark.style == "junction-head"]
     (inside,) = [shape for shape in scores.shapes if shape.name == "T3"]
     assert inside.x == pytest.approx(dot.x)
 
 
 def test_hints_hold_for_the_whole_story() -> None:
-    (chapter,) = tell(family("matrix-product"), plan_contraction)
-    for scene in stage(chapter, Hints(legs={"k": Side.DOWN})).scenes:
+    (sequence,) = frame_sequences(family("matrix-product"), plan_contraction)
+    for scene in draw_sequence(sequence, Hints(legs={"k": Side.DOWN})).scenes:
         assert tip(scene, "k")[1] > max(shape.y for shape in scene.shapes)
 
 
 def test_a_cut_is_shown_as_long_as_its_index_is_there() -> None:
     indices = tuple(Index(name, 2) for name in "ijk")
     nodes = (Node("A", ("i", "j")), Node("B", ("j", "k")))
-    (chapter,) = tell(Diagram("product", indices, nodes, ("i", "k")), plan_contraction)
-    before, after = stage(chapter, view=View(cut=("j",))).scenes
+    (sequence,) = frame_sequences(Diagram("product", indices, nodes, ("i", "k")), plan_contraction)
+    before, after = draw_sequence(sequence, view=View(cut=("j",))).scenes
     assert "cut" in styles(before)
     assert "cut" not in styles(after)
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.law import LEVINE, LawDepth, parameters_in_blocks
+from rankscope.auditing.depth_width_law import LEVINE, LawDepth, parameters_in_blocks
 from rankscope.errors import PlanError
 
 
