@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.spectra import random_quantiles, random_sizes
-from rankscope.auditing.spectra import RandomLaw
+from rankscope.auditing.spectra import RandomLaw, random_quantiles, random_sizes
 from rankscope.auditing.tensors import MatrixRow
 
 

@@ -10,7 +10,6 @@ from enum import IntEnum
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.depth_width_law import LEVINE, parameters_in_blocks
 from rankscope.auditing.families.tensor_list import ExpectedTensor, Part
-from rankscope.auditing.law import LEVINE, parameters_in_blocks
 from rankscope.auditing.tensors import MatrixRow, TensorRow
 from rankscope.rank.bounds.counting import counting_upper_bound
 from rankscope.rank.bounds.sizes import AttentionSizes
