@@ -91,27 +91,29 @@ def read_convolution(rule: Rule) -> Result:
     slides, known = _slides(view, windows, front + 1)
     weight = relabelled(weight, (CHANNEL, CHANNEL, *KERNELS[count]))
     groups, out = rule.argument("groups"), weight.shape[0]
-    shape = view.shape
-    grouped = rule.reshape(
-        view, (*shape[:front], groups, shape[front] // groups, *shape[front + 1 :])
-    )
-    kept: list[Sort | None] = [None] * count
-    grouped = relabelled(grouped, (*kept[:1] * front, GROUP, CHANNEL, *kept))
-    weight = rule.reshape(weight, (groups, out // groups, *weight.shape[1:]))
-    weight = relabelled(weight, (GROUP, CHANNEL, None, *kept))
+    shape, kept = view.shape, list[Sort | None]([None] * count)
+    # Without groups there is no leg for them, also where there is one channel only.
+    group = ("group",) if groups > 1 else ()
+    if group:
+        view = rule.reshape(
+            view, (*shape[:front], groups, shape[front] // groups, *shape[front + 1 :])
+        )
+        view = relabelled(view, (*kept[:1] * front, GROUP, CHANNEL, *kept))
+        weight = rule.reshape(weight, (groups, out // groups, *weight.shape[1:]))
+        weight = relabelled(weight, (GROUP, CHANNEL, None, *kept))
     batch = ("batch",) * front
     into, kernel = tuple(s.input for s in slides), tuple(s.kernel for s in slides)
-    output = (*batch, "group", "to", *known)
+    output = (*batch, *group, "to", *known)
     label = weight_label(weight.array) if weight.role in PARAMETER_ROLES else None
     operands = (
-        Operand("X", grouped, (*batch, "group", "from", *into)),
-        Operand("W", weight, ("group", "to", "from", *kernel), label),
+        Operand("X", view, (*batch, *group, "from", *into)),
+        Operand("W", weight, (*group, "to", "from", *kernel), label),
     )
     drafts = [Draft(operands, output, slides=slides)]
     bias = rule.optional("bias")
     if bias is not None:
-        bias = rule.reshape(bias, (groups, out // groups))
-        drafts.append(Draft((Operand("b", bias, ("group", "to"), r"\mathbf{b}"),), output))
+        bias = rule.reshape(bias, (groups, out // groups)) if group else bias
+        drafts.append(Draft((Operand("b", bias, (*group, "to"), r"\mathbf{b}"),), output))
     made = rule.drafting.compute(rule.name, *drafts, known=known)
     return rule.reshape(made, rule.output.shape)
 
