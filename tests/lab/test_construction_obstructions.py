@@ -36,7 +36,8 @@ def test_no_polynomial_of_the_degree_is_nearer_than_the_lower_bound(
 @given(st.integers(0, 12), st.floats(-0.9, 0.9))
 def test_the_bound_is_nearly_reached(degree: int, kink: float) -> None:
     result = polynomial_barrier(lambda x: numpy.maximum(x - kink, 0.0), -1.0, 1.0, degree=degree)
-    assert result.lower <= result.measured <= 1.01 * result.lower + 1e-9
+    # Both are rounded, by a few units in the last place.
+    assert (1 - 1e-12) * result.lower <= result.measured <= 1.01 * result.lower + 1e-9
     assert f"degree {degree}" in str(result)
 
 

@@ -11,10 +11,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rankscope.diagrams.contraction import Contraction, RegionPlan, plan_contraction
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Argument as NetworkArgument
 from rankscope.diagrams.network import (
     Box,
     Call,
@@ -368,7 +368,7 @@ class _Writer:
         """The lines of a call: what it takes in the shapes it wants, and what it makes."""
         sources: list[int] = []
 
-        def argument(value: NetworkArgument) -> Argument:
+        def argument(value: Any) -> Any:  # recursive types are not checked at run time
             if isinstance(value, tuple):
                 return tuple(argument(each) for each in value)
             if not isinstance(value, Reference):
