@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -74,6 +75,8 @@ class DegreeEntry(Entry):
         recipe: its seed is that of the entry.
         seed: of the first weights, of the samples and of their order.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     task: Task
     budget: Budget
