@@ -111,8 +111,8 @@ def read_campaign(path: Path) -> tuple[Item, ...]:
         ExperimentError: if the file cannot be read, names an experiment or a key that there is not,
             or two of its experiments share a folder.
     """
-    plain_file(path, error=ExperimentError)
-    data = path.read_bytes()
+    with plain_file(path, error=ExperimentError) as (file, _):
+        data = file.read()
     if path.suffix == ".json":
         document: object = parse_document(data, who=str(path), error=ExperimentError)
     else:
