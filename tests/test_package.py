@@ -21,6 +21,7 @@ ROWS = [
         "files",
         "strict_json",
         "resumable",
+        "tensor_files",
         "modes",
         "progress",
         "seeds",

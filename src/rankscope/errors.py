@@ -176,6 +176,22 @@ class MovedNameError(RankscopeError, AttributeError):
     """A name of an earlier version was asked for, which is somewhere else now."""
 
 
+def printable(text: str, *, at_most: int = 200) -> str:
+    r"""A text from a stranger, for a terminal or a message: in one line, cut, and inert.
+
+    Whatever does not show as itself is written out: control characters, which a terminal obeys,
+    marks that turn the direction of writing, and halves of characters that cannot be encoded.
+
+    Example:
+        >>> printable("\x1b[2Jname\n"), printable("Gewicht\u202e"), printable("a" * 9, at_most=4)
+        ('\\x1b[2Jname\\n', 'Gewicht\\u202e', 'aaa…')
+    """
+    cut = text if len(text) <= at_most else f"{text[: at_most - 1]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
 def readable(count: int) -> str:
     """A count with its digits, or only how many there are if nobody would read them.
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from rankscope.auditing.configuration import Configuration
 from rankscope.auditing.packing import Packing, attention_blocks, packing_of
-from rankscope.auditing.sources import TensorEntry, TensorSource
 from rankscope.auditing.spectra import (
     Geometry,
     Spectrum,
@@ -25,6 +24,7 @@ from rankscope.auditing.spectra import (
 from rankscope.auditing.tensors import MatrixRow, TensorRow, layer_of, part_of
 from rankscope.errors import SizeError
 from rankscope.progress import Progress, Report, ignore
+from rankscope.tensor_files.sources import TensorEntry, TensorSource
 
 # --- The matrices worth seeing in a tensor, and why some tensors have none ------------------------
 

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
@@ -34,7 +32,7 @@ from rankscope.errors import CompressionError, LayerError, ModelFileError, Outpu
 from rankscope.files import plain_file, write_atomically
 from rankscope.modes import inference
 from rankscope.networks.catalogue import BUILT_IN, build
-from rankscope.networks.weight_files import load_weights
+from rankscope.networks.weight_files import load_weights, read_weights
 
 # --- Compressed models from their folders ---------------------------------------------------------
 
@@ -75,10 +73,7 @@ def _weights(path: Path, saved: SavedPlan) -> dict[str, Tensor]:
             f"{saved.checksum.sha256[:64]}: it was changed, or is of another model. Save the model "
             "again."
         )
-    try:
-        return load_tensors(data)
-    except SafetensorError as error:
-        raise ModelFileError(f"{path} is no safetensors file: {error}.") from error
+    return read_weights(path)
 
 
 def _dense(saved: SavedPlan, into: nn.Module | Callable[[], nn.Module] | None) -> nn.Module:
