@@ -101,7 +101,7 @@ def audit(
     rows = _rows(model, opened, configuration, report)
     # A copy of a named tensor is counted already, whichever of the two comes first.
     counted = {row.same_as or row.name for row in rows if row.name not in unnamed}
-    beside = [row for row in rows if (row.same_as or row.name) not in counted]
+    beside = [row for row in rows if row.name not in counted and _is_counted(row)]
     more = _count_parameters(beside)
     parameters = _count_parameters(rows)
     findings: list[Finding] = []
@@ -175,7 +175,11 @@ def _count_parameters(rows: Sequence[TensorRow]) -> Parameters:
     """Parameters of the weights by part; copies are counted once, and buffers not at all."""
     counts: Counter[str] = Counter()
     for row in rows:
-        is_buffer = "float" not in row.dtype or row.name.endswith(_STATISTICS)
-        if row.same_as is None and not is_buffer:
+        if _is_counted(row):
             counts[part_of(row.name)] += math.prod(row.shape)
     return Parameters(**counts)
+
+
+def _is_counted(row: TensorRow) -> bool:
+    is_buffer = "float" not in row.dtype or row.name.endswith(_STATISTICS)
+    return row.same_as is None and not is_buffer

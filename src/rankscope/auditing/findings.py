@@ -124,19 +124,18 @@ def unnamed_findings(
     """One finding if the weights hold more than the configuration names.
 
     Args:
-        rows: the tensors that the configuration does not speak of, without copies of others.
+        rows: the tensors that the configuration does not speak of, without copies and buffers.
         counted: their parameters.
         source: named in the command.
     """
-    own = [row for row in rows if row.same_as is None]
     if not counted.total:
         return ()
-    largest = max(own, key=lambda row: math.prod(row.shape))
+    largest = max(rows, key=lambda row: math.prod(row.shape))
     finding = Finding(
         id="unnamed-tensors",
         severity=Severity.NOTE,
         title=f"The weights hold {counted.total:,} parameters that the configuration does not "
-        f"name, in {len(own):,} tensors, the largest {printable(largest.name)}; they are counted.",
+        f"name, in {len(rows):,} tensors, the largest {printable(largest.name)}; they are counted.",
         value=counted.total,
         threshold=0,
         saving=None,
