@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from unicodedata import category
 
 
 class RankscopeError(Exception):
@@ -186,10 +187,24 @@ def printable(text: str, *, at_most: int = 200) -> str:
         >>> printable("\x1b[2Jname\n"), printable("Gewicht\u202e"), printable("a" * 9, at_most=4)
         ('\\x1b[2Jname\\n', 'Gewicht\\u202e', 'aaa…')
     """
-    cut = text if len(text) <= at_most else f"{text[: at_most - 1]}…"
-    if cut.isprintable():
-        return cut
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return inert(text if len(text) <= at_most else f"{text[: at_most - 1]}…")
+
+
+def inert(text: str, *, keep: str = "") -> str:
+    r"""A text in which whatever does not show as itself is written out; `keep` stays as it is.
+
+    Example:
+        >>> inert("two\nlines\x1b", keep="\n")
+        'two\nlines\\x1b'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in keep or category(character) == "Zs"
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def readable(count: int) -> str:
