@@ -17,6 +17,7 @@ ROOT = Path(rankscope.__file__).parent
 ROWS = [
     (
         "errors",
+        "budget",
         "theorem",
         "files",
         "strict_json",

@@ -18,6 +18,10 @@ class RequestError(RankscopeError, ValueError):
     """A command was asked for something that it cannot understand."""
 
 
+class BudgetError(RankscopeError, ValueError):
+    """A request would take more memory or time than it may; the message says what fits."""
+
+
 class DiagramError(RankscopeError, ValueError):
     """Nodes, indices, regions and convolutions do not fit together."""
 
