@@ -17,10 +17,12 @@ ROOT = Path(rankscope.__file__).parent
 ROWS = [
     (
         "errors",
+        "budget",
         "theorem",
         "files",
         "strict_json",
         "resumable",
+        "tensor_files",
         "modes",
         "progress",
         "seeds",

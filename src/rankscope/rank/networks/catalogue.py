@@ -7,13 +7,15 @@ torch.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rankscope.budget import require_within
 from rankscope.errors import FamilyError, RequestError
+from rankscope.rank.bounds.sizes import DEEPEST
 from rankscope.strict_json import (
     Either,
     Flag,
@@ -328,6 +330,48 @@ def read_settings(family: str, given: Mapping[str, str | int], *, mark: str = ""
         )
         for word, value in given.items()
     }
+
+
+# What a network may be built with by a command. An array has at most three of the sizes that are
+# not named here, so its entries are counted in 64 bits; every layer and every core is an object.
+_LARGEST = {"depth": DEEPEST, "num_tokens": 2**20, "num_inputs": 2**20, "order": 2**16}
+_LARGEST_SIZE = 10**6
+_MOST_ARRAYS = 10**5
+
+
+def require_buildable(
+    who: str, family: str, settings: Mapping[str, Any], *, mark: str = ""
+) -> None:
+    """Refuse settings that would take minutes or gigabytes only to build the network.
+
+    Example:
+        >>> require_buildable("bounds", "attention", {"depth": 96, "width": 12288}, mark="--")
+
+    Raises:
+        BudgetError: if one does; the message says what fits.
+    """
+    for name, value in settings.items():
+        word = f"{mark}{option_word(name)}"
+        limit = _LARGEST.get(name, _LARGEST_SIZE)
+        if isinstance(value, tuple):
+            require_within(f"{who} {family}", f"the length of {word}", len(value), DEEPEST)
+        for number in _numbers(value):
+            require_within(f"{who} {family}", word, number, limit)
+    degree = settings.get("degree", 1)
+    arrays = {
+        f"{mark}depth times {mark}degree": settings.get("depth", 1) * degree,
+        f"the sum of {mark}degrees": sum(settings.get("degrees", ())),
+    }
+    for what, count in arrays.items():
+        require_within(f"{who} {family}", what, count, _MOST_ARRAYS)
+
+
+def _numbers(value: Any) -> Iterator[int]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield value
 
 
 def _read(word: str, family: str, kind: Reader[Any], value: str | int) -> Any:

@@ -3,7 +3,6 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from rankscope.diagrams.network import Drawable
 from rankscope.errors import MatrixError, PartitionError, PrimeError, SizeError, TooLargeError
+from rankscope.rank.bounds.known import KnownBounds
 from rankscope.rank.measured import Numbers, Residues, SplitFunction
 from rankscope.rank.measurement import draw_residues
 from rankscope.rank.partition import Partition
@@ -205,21 +205,6 @@ Setting = (
     | None
 )
 _PAIRS_AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True)
-class KnownBounds:
-    """What theorems say of a network's separation rank; None where no theorem applies.
-
-    Args:
-        lower: for almost all weights.
-        published: an upper bound, as published.
-        count: our own upper bound, for all weights.
-    """
-
-    lower: LowerBound | None
-    published: UpperBound | None
-    count: UpperBound | None
 
 
 class PolynomialNetwork(nn.Module, ABC):
