@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.nn.modules import transformer
+from torch.nn.utils.rnn import PackedSequence
 
 from rankscope.errors import RequestError, SizeError, UnsupportedModuleError
 from rankscope.modes import inference
@@ -120,6 +121,11 @@ def _free(part: object) -> Any:
     # torch fixes a size of 1, so that only larger ones may vary.
     if isinstance(part, Tensor):
         return {0: Dim.AUTO} if part.ndim and part.shape[0] > 1 else {}
+    if isinstance(part, PackedSequence):
+        raise UnsupportedModuleError(
+            f"trace: torch cannot export a packed sequence, got one of {len(part.batch_sizes)} "
+            "steps; pad it to a tensor."
+        )
     if isinstance(part, (list, tuple)):
         return type(part)(_free(each) for each in part)
     if isinstance(part, Mapping):
