@@ -47,7 +47,7 @@ def exported(module: nn.Module, example: Example) -> tuple[ExportedProgram, bool
         integers = tuple(part.round().long() for part in arguments)
         arguments = integers if _takes(module, integers) else arguments
     free = _free_sizes(module, arguments, options)
-    with inference(module), torch.no_grad(), _quiet(), _masks_as_they_are():
+    with inference(module), torch.no_grad(), _quiet(), _masks_as_they_are(), _no_cache(module):
         try:
             return _export(module, arguments, options, free), True
         except Exception as error:  # noqa: BLE001 - torch raises many kinds; the next try says why
@@ -196,3 +196,20 @@ def _masks_as_they_are() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = original
+
+
+@contextmanager
+def _no_cache(module: nn.Module) -> Iterator[None]:
+    """Without the keys and values that language models return for the next call.
+
+    They are no tensors, so that torch could not export them, and no other output depends on them.
+    """
+    held: list[Any] = [getattr(inner, "config", None) for inner in module.modules()]
+    changed = [one for one in held if getattr(one, "use_cache", None) is True]
+    for configuration in changed:
+        configuration.use_cache = False
+    try:
+        yield
+    finally:
+        for configuration in changed:
+            configuration.use_cache = True
