@@ -1,9 +1,16 @@
 """Fixtures for tests, doctests and the README alike."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
+
+# How many examples a property is tried on, unless it says its own number: HYPOTHESIS_PROFILE.
+settings.register_profile("usual", deadline=None, max_examples=25, database=None)
+settings.register_profile("thorough", settings.get_profile("usual"), max_examples=200)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
 @pytest.fixture(autouse=True)
