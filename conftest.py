@@ -29,3 +29,10 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def generator() -> torch.Generator:
     """Randomness that is the same every time."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def compilable(pytestconfig: pytest.Config) -> None:
+    """The compiler cannot read run-time type checks: skipped in the pass that has them."""
+    if pytestconfig.getoption("jaxtyping_packages", None):
+        pytest.skip("torch.compile cannot read run-time type checks")

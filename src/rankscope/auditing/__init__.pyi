@@ -7,11 +7,14 @@ from .configuration import Shape as Shape
 from .depth_width_law import LEVINE as LEVINE
 from .depth_width_law import Budget as Budget
 from .depth_width_law import Embedding as Embedding
+from .depth_width_law import LawDepth as LawDepth
+from .depth_width_law import parameters_in_blocks as parameters_in_blocks
 from .families.catalogue import FAMILIES as FAMILIES
 from .families.catalogue import expected_tensors as expected_tensors
 from .families.catalogue import find_family as find_family
 from .families.catalogue import read_configuration as read_configuration
 from .families.tensor_list import ExpectedTensor as ExpectedTensor
+from .families.tensor_list import Part as Part
 from .findings import Finding as Finding
 from .findings import Severity as Severity
 from .findings import contradictions as contradictions
@@ -21,6 +24,7 @@ from .packing import Packing as Packing
 from .packing import packing_of as packing_of
 from .page.page import audit_to_html as audit_to_html
 from .plan_picture import draw_plan as draw_plan
+from .plan_picture import plane_of_plan as plane_of_plan
 from .plane import PlacedModel as PlacedModel
 from .plane import place_model as place_model
 from .shape_plan import Plan as Plan
@@ -37,8 +41,12 @@ from .spectra import random_quantiles as random_quantiles
 from .state_dicts import StateDict as StateDict
 from .tensors import MatrixRow as MatrixRow
 from .tensors import TensorRow as TensorRow
+from .tensors import layer_of as layer_of
+from .tensors import part_of as part_of
+from .torch_files import open_torch_file as open_torch_file
 from .weight_files import SafetensorsFile as SafetensorsFile
 from .weight_files import Shards as Shards
 from .weight_files import open_model as open_model
+from .weight_files import read_header as read_header
 from .weights import WeightOptions as WeightOptions
 from .weights import audit_weights as audit_weights

@@ -9,7 +9,9 @@ from .cost import cost_formula as cost_formula
 from .cost import peak_memory as peak_memory
 from .cuts import minimal_cut as minimal_cut
 from .cuts import prime_factors as prime_factors
+from .describing import WireKind as WireKind
 from .describing import describe as describe
+from .describing import wire_kind as wire_kind
 from .diagram import Diagram as Diagram
 from .einsum import from_einsum as from_einsum
 from .einsum import to_einsum as to_einsum
@@ -25,6 +27,11 @@ from .network import Step as Step
 from .network import Sum as Sum
 from .network import Term as Term
 from .network import as_network as as_network
+from .network import diagrams_of as diagrams_of
+from .network import entries as entries
+from .network import flattened as flattened
+from .network import nodes_of as nodes_of
+from .network import output_shape as output_shape
 from .parts import PARAMETER_ROLES as PARAMETER_ROLES
 from .parts import Convolution as Convolution
 from .parts import Function as Function
@@ -39,11 +46,14 @@ from .repeats import collapse as collapse
 from .repeats import expand as expand
 from .rewriting import collapse_region as collapse_region
 from .rewriting import contract_nodes as contract_nodes
+from .search import AUTOMATIC as AUTOMATIC
+from .search import IN_ORDER as IN_ORDER
 from .search import Automatic as Automatic
 from .search import Cotengra as Cotengra
 from .search import Exhaustive as Exhaustive
 from .search import Greedy as Greedy
 from .search import InOrder as InOrder
+from .search import Method as Method
 from .serialization import from_dict as from_dict
 from .serialization import to_dict as to_dict
 from .source import to_source as to_source

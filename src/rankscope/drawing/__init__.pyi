@@ -13,12 +13,17 @@ from .layout.choosing import lay_out as lay_out
 from .layout.placement import Hints as Hints
 from .layout.placement import Side as Side
 from .layout.placement import View as View
+from .page import below as below
+from .page import beside as beside
+from .page import columns as columns
 from .page import compose as compose
 from .raster import to_pdf as to_pdf
 from .raster import to_png as to_png
 from .raster import write_figure as write_figure
+from .scene import Box as Box
 from .scene import Label as Label
 from .scene import Outline as Outline
+from .scene import Point as Point
 from .scene import Scene as Scene
 from .scene import Shape as Shape
 from .scene import ShapeKind as ShapeKind
@@ -35,5 +40,7 @@ from .themes import contrast as contrast
 from .tikz import to_latex as to_latex
 from .tikz import to_tikz as to_tikz
 from .typesetting import Typesetter as Typesetter
+from .typesetting import outline as outline
+from .typesetting import place_label as place_label
 from .typesetting import plain_text as plain_text
 from .typesetting import text_width as text_width

@@ -43,6 +43,7 @@ from .formats.plain import TensorRingFormat as TensorRingFormat
 from .formats.plain import TensorTrainFormat as TensorTrainFormat
 from .formats.plain import TuckerFormat as TuckerFormat
 from .formats.reshaped import ReshapedFormat as ReshapedFormat
+from .frequency_blocks import Torus as Torus
 from .layer import CPComponents as CPComponents
 from .linear import FactorizedEmbedding as FactorizedEmbedding
 from .linear import FactorizedLinear as FactorizedLinear

@@ -3,6 +3,7 @@ from .analysis import Options as Options
 from .analysis import TrackBounds as TrackBounds
 from .analysis import analyse as analyse
 from .analysis import draw_properties as draw_properties
+from .analysis import usual_searches as usual_searches
 from .arora import NoiseStability as NoiseStability
 from .arora import arora_order as arora_order
 from .arora import measure_noise_stability as measure_noise_stability
@@ -35,6 +36,7 @@ from .properties import Exact as Exact
 from .properties import Form as Form
 from .properties import Triangle as Triangle
 from .properties import fourier_factors as fourier_factors
+from .properties import kernel_spectra as kernel_spectra
 from .rank_search import CushionLimits as CushionLimits
 from .rank_search import Direct as Direct
 from .rank_search import RankChoice as RankChoice

@@ -30,8 +30,10 @@ from .encoder import WordPieces as WordPieces
 from .encoder import mean_of_tokens as mean_of_tokens
 from .features import PatchFeatures as PatchFeatures
 from .image import VGG16 as VGG16
+from .image import BasicBlock as BasicBlock
 from .image import DigitsNetwork as DigitsNetwork
 from .image import ResNet as ResNet
+from .image import WideBlock as WideBlock
 from .image import WideResNet as WideResNet
 from .language import LETTERS as LETTERS
 from .language import PHONEMES as PHONEMES
@@ -41,12 +43,15 @@ from .language import SmallGPT as SmallGPT
 from .language import from_g2p_en as from_g2p_en
 from .language import from_gpt2 as from_gpt2
 from .language import read_phonemes as read_phonemes
+from .language import spell as spell
 from .language import to_gpt2 as to_gpt2
 from .llama import Llama as Llama
 from .llama import LlamaSizes as LlamaSizes
+from .llama import RotaryAttention as RotaryAttention
 from .llama import read_llama2c as read_llama2c
 from .mixers import MlpMixer as MlpMixer
 from .published_weights import PUBLISHED as PUBLISHED
+from .published_weights import data_folders as data_folders
 from .published_weights import find_data as find_data
 from .published_weights import find_weights as find_weights
 from .samples import LabelledSamples as LabelledSamples

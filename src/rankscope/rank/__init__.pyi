@@ -60,6 +60,7 @@ from .certificate import GivenWeights as GivenWeights
 from .certificate import Verdict as Verdict
 from .certificate import draw_challenges as draw_challenges
 from .certificate import num_challenges as num_challenges
+from .certificate import soundness_log2 as soundness_log2
 from .certificate_file import parse_certificate as parse_certificate
 from .certificate_file import read_certificate as read_certificate
 from .certificate_file import to_json as to_json
@@ -91,6 +92,8 @@ from .measuring import measure_rank as measure_rank
 from .measuring import measure_ranks as measure_ranks
 from .networks.catalogue import CATALOGUE as CATALOGUE
 from .networks.catalogue import build as build
+from .networks.catalogue import known_options as known_options
+from .networks.catalogue import read_settings as read_settings
 from .networks.convolutional import ConvolutionalCircuit as ConvolutionalCircuit
 from .networks.convolutional import Shallow as Shallow
 from .networks.degree import DegreePolynomial as DegreePolynomial
@@ -99,6 +102,7 @@ from .networks.mixer import Gelu as Gelu
 from .networks.mixer import MixerSizes as MixerSizes
 from .networks.mixer import PolynomialMixer as PolynomialMixer
 from .networks.mixer import Power as Power
+from .networks.mixer import mixer_diagram as mixer_diagram
 from .networks.network import Arithmetic as Arithmetic
 from .networks.network import Modulo as Modulo
 from .networks.network import PairwiseFunction as PairwiseFunction
@@ -134,6 +138,8 @@ from .residues import is_prime as is_prime
 from .residues import largest_prime_below as largest_prime_below
 from .residues import multiply_modulo as multiply_modulo
 from .residues import to_residues as to_residues
+from .tiles import MemoryBudget as MemoryBudget
+from .tiles import available_memory as available_memory
 from .verification import certify_rank as certify_rank
 from .verification import determinant_modulo as determinant_modulo
 from .verification import verify as verify

@@ -58,6 +58,8 @@ from .paraunitary import ParaunitaryFactors as ParaunitaryFactors
 from .paraunitary import Permutation as Permutation
 from .paraunitary import Uniform as Uniform
 from .paraunitary import factor_paraunitary as factor_paraunitary
+from .paraunitary import orthogonal_start as orthogonal_start
+from .paraunitary import random_rotation as random_rotation
 from .transfer import ConvexCurve as ConvexCurve
 from .transfer import Increasing as Increasing
 from .transfer import Largest as Largest

@@ -1,7 +1,10 @@
 from .attention_forms import FormEntry as FormEntry
 from .bottlenecks import ExactRankEntry as ExactRankEntry
 from .catalogue import EXPERIMENTS as EXPERIMENTS
+from .catalogue import TOPIC_GROUPS as TOPIC_GROUPS
 from .catalogue import TOPICS as TOPICS
+from .catalogue import ListedExperiment as ListedExperiment
+from .catalogue import ListedTopic as ListedTopic
 from .catalogue import find_experiment as find_experiment
 from .catalogue import find_topic as find_topic
 from .classifiers import ClassifierEntry as ClassifierEntry
@@ -22,6 +25,7 @@ from .degree_tasks import WaveTask as WaveTask
 from .depth_width import crossing as crossing
 from .experiment import Entry as Entry
 from .experiment import Experiment as Experiment
+from .experiment import Row as Row
 from .experiment import RunContext as RunContext
 from .figures import DotFigure as DotFigure
 from .figures import LineFigure as LineFigure
@@ -40,9 +44,11 @@ from .lipschitz import LipschitzEntry as LipschitzEntry
 from .lipschitz import TrainingSetup as TrainingSetup
 from .orthogonality import BlockConvolutions as BlockConvolutions
 from .orthogonality import ConvolutionExponential as ConvolutionExponential
+from .orthogonality import LayerSize as LayerSize
 from .orthogonality import OrthogonalityEntry as OrthogonalityEntry
 from .orthogonality import ReferenceConvolution as ReferenceConvolution
 from .orthogonality import bjorck as bjorck
+from .orthogonality import build_layer as build_layer
 from .orthogonality import gradient_ratios as gradient_ratios
 from .orthogonality import norm_ratios as norm_ratios
 from .rank_predicts_loss import PretrainedEntry as PretrainedEntry
@@ -50,6 +56,7 @@ from .rank_predicts_loss import RankEntry as RankEntry
 from .reshaping import PlantedKernelEntry as PlantedKernelEntry
 from .reshaping import Structure as Structure
 from .reshaping import planted_kernel as planted_kernel
+from .results import environment as environment
 from .results import read_manifest as read_manifest
 from .running import RunOptions as RunOptions
 from .running import read_outcome as read_outcome
