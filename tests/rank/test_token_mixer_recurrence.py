@@ -44,11 +44,11 @@ def by_steps(network: Recurrence, inputs: Tensor) -> Tensor:
     tokens = list(inputs)
     for number in range(shape.depth):
         layer = dict(network.layers[number].named_parameters())
-        answers = [
-            _head_answers(network, {n: w[:, h] if n == "output" else w[h] for n, w in layer.items()},
-                          tokens)
-            for h in range(shape.heads)
-        ]  # fmt: skip
+        parts = [
+            {name: w[:, head] if name == "output" else w[head] for name, w in layer.items()}
+            for head in range(shape.heads)
+        ]
+        answers = [_head_answers(network, own, tokens) for own in parts]
         # Heads with a matrix write all coordinates, the others one after the other.
         join = sum if shape.kind.has_matrix_state else torch.cat
         tokens = [join(list(heads)) for heads in zip(*answers, strict=True)]
