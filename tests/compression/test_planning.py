@@ -34,7 +34,7 @@ class Counted(Scoring):
 
     name = "counted"
 
-    def prepare(self, model: nn.Module) -> None:
+    def prepare(self, model: nn.Module, *, left: Collection[str] = (), report: Report = ignore) -> None:
         del model
 
     def error_norm(self, site_name: str) -> ErrorNorm | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from rankscope.compression.anchoring import Target
 from rankscope.compression.candidates import factorize
 from rankscope.compression.plan import Plan, Row
 from rankscope.compression.scores import Batch, Scoring, Weights, relative_error
@@ -27,6 +28,7 @@ from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
 from rankscope.factorize.projected_attention import split_projections
 from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, split_weights
 from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
 
 # --- Factorized modules with cores of zeros, into which those of a file are loaded ----------------
 
@@ -170,7 +172,12 @@ def apply_plan(
 
 
 def carry_out(
-    model: nn.Module, plan: Plan, *, scores: Scoring | None = None, example: Batch | None = None
+    model: nn.Module,
+    plan: Plan,
+    *,
+    scores: Scoring | None = None,
+    example: Batch | None = None,
+    report: Report = ignore,
 ) -> Compressed:
     """See `apply_plan`; also gives the plan with the errors that were actually made.
 
@@ -187,15 +194,24 @@ def carry_out(
     sites = sites_by_module(model, chosen)
     layers: dict[str, nn.Module] = {}
     errors: dict[str, float] = {}
-    for name, group in sites.items():
-        error_norms = {site.part: scoring.error_norm(site.name) for site in group}
-        rows = {site.part: chosen[site.name] for site in group}
-        layer = factorize(model.get_submodule(name), rows, error_norms)
-        layers[name] = layer
-        rebuilt = {part.name: part.weight for part in parts_of(layer.to_dense())}
-        for site in group:
-            error_norm = error_norms[site.part]
-            errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+    anchoring = scoring.anchoring(model, list(sites))
+    levels = [list(sites)] if anchoring is None else anchoring.levels
+    for done, level in enumerate(levels, start=1):
+        targets = {} if anchoring is None else anchoring.targets(level)
+        for name in level:
+            error_norms = {site.part: scoring.error_norm(site.name) for site in sites[name]}
+            rows = {site.part: chosen[site.name] for site in sites[name]}
+            target = targets.get(name, Target(model.get_submodule(name), {}))
+            layer = factorize(target.module, rows, {**error_norms, **target.error_norms})
+            layers[name] = layer
+            dense = layer.to_dense()
+            if anchoring is not None:
+                anchoring.put(name, dense)
+            rebuilt = {part.name: part.weight for part in parts_of(dense)}
+            for site in sites[name]:
+                error_norm = error_norms[site.part]
+                errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+        report(Progress("factors", done, len(levels)))
     compressed = with_replaced(model, layers)
     if example is not None:
         _check_outputs(model, compressed, example)
