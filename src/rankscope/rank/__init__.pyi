@@ -82,4 +82,5 @@ from .quadrature import quadrature_kernel as quadrature_kernel
 from .residues import is_prime as is_prime
 from .residues import largest_prime_below as largest_prime_below
 from .verification import certify_rank as certify_rank
+from .verification import estimate_verification as estimate_verification
 from .verification import verify as verify
