@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from rankscope.compression.scores import Batch, ErrorNorm, Scoring, SecondMoments, run
-from rankscope.compression.sites import Site, parts_of, read_sites
+from rankscope.compression.sites import Site, is_transposed_linear, parts_of, read_sites
 from rankscope.errors import CompressionError
 from rankscope.modes import all_trainable, inference
 
@@ -213,11 +213,14 @@ class Observer(ABC):
 class VectorInputs(Observer):
     """The inputs of a linear map, all positions alike."""
 
-    def __init__(self, module: nn.Linear) -> None:
-        self._moments = SecondMoments(module.in_features)
+    def __init__(self, module: nn.Module) -> None:
+        # The `Conv1D` of transformers stores its weight (in, out), and calls its input x.
+        is_transposed = is_transposed_linear(module)
+        self._name = "x" if is_transposed else "input"
+        self._moments = SecondMoments(module.get_parameter("weight").shape[not is_transposed])
 
     def see(self, arguments: Mapping[str, object]) -> None:
-        self._moments.add(_rows(_tensor(arguments, "input")))
+        self._moments.add(_rows(_tensor(arguments, self._name)))
 
     def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
         return {"weight": error_norm_of(self._moments, ridge, who=who)}
@@ -329,7 +332,7 @@ class RecurrentInputs(Observer):
 
 def observer_of(module: nn.Module) -> Observer | None:
     """The observer that fits a module's class."""
-    observer_class = _OBSERVERS.get(type(module))
+    observer_class = VectorInputs if is_transposed_linear(module) else _OBSERVERS.get(type(module))
     return None if observer_class is None else observer_class(module)
 
 

@@ -10,13 +10,17 @@ from torch import Tensor, nn
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Body, Network, Step, Sum, Term
 from rankscope.diagrams.parts import Index, IndexKind, Node, Role
-from rankscope.errors import BoundError, SizeError
+from rankscope.errors import SizeError
 from rankscope.rank.bounds.attention import (
+    embedding_lower_growth,
+    embedding_upper_growth,
     heads_terms,
     heads_upper_bound,
+    multiset_lower_bound,
     published_lower_bound,
     published_upper_bound,
     quadric_lower_bound,
+    word_upper_bound,
 )
 from rankscope.rank.bounds.counting import (
     MAX_FACTORS,
@@ -24,11 +28,11 @@ from rankscope.rank.bounds.counting import (
     counting_upper_bound,
     monomial_lower_bound,
 )
+from rankscope.rank.bounds.known import KnownBounds, applicable
 from rankscope.rank.bounds.sizes import AttentionSizes
 from rankscope.rank.measured import SplitFunction
 from rankscope.rank.networks.network import (
     Arithmetic,
-    KnownBounds,
     PolynomialNetwork,
     Reals,
     Setting,
@@ -392,20 +396,32 @@ class SelfAttention(PolynomialNetwork):
     def lower_bound(self, partition: Partition) -> LowerBound | None:
         """The best of our bounds by explicit weights; positions among them may be 0."""
         sizes = self._sizes(partition, has_subspace=True)
-        bounds = []
-        for bound in (quadric_lower_bound, monomial_lower_bound):
-            try:
-                bounds.append(bound(sizes))
-            except BoundError:  # its theorem does not cover these sizes
-                continue
+        found = [applicable(bound, sizes) for bound in (quadric_lower_bound, monomial_lower_bound)]
+        bounds = [bound for bound in found if bound is not None]
         return max(bounds, key=lambda bound: bound.log3, default=None)
 
     def known_bounds(self, partition: Partition) -> KnownBounds:
-        """The published bounds, and our count beside them; both also for very large sizes."""
+        """Every theorem that applies, the published ones among them; also for very large sizes."""
         least = self._sizes(partition, has_subspace=True)  # positions may be 0
         most = self._sizes(partition, has_subspace=not self.has_positions)
+        count = applicable(counting_upper_bound, most)
+        further = [
+            applicable(quadric_lower_bound, least),
+            applicable(monomial_lower_bound, least),
+            applicable(multiset_lower_bound, least),
+            applicable(heads_upper_bound, most),
+            applicable(word_upper_bound, most),
+        ]
+        if count is None:  # too few tokens to be counted; more of them have no smaller rank
+            further.append(counting_upper_bound(most.with_tokens_for_rank()))
+        has_embedding = self.embedding_rank is not None
+        growths = (embedding_upper_growth(most), embedding_lower_growth(least))
         return KnownBounds(
-            published_lower_bound(least), published_upper_bound(most), counting_upper_bound(most)
+            published_lower_bound(least),
+            published_upper_bound(most),
+            count,
+            tuple(bound for bound in further if bound is not None),
+            tuple(growth for growth in growths if has_embedding and growth is not None),
         )
 
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:

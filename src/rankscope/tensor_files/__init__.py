@@ -1,0 +1,1 @@
+"""Tensors in files from strangers: safetensors, `torch.save`, `.npy` and `.npz`."""
