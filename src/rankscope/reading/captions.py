@@ -61,7 +61,13 @@ def weight_label(array: str) -> str:
         '\\mathbf{W}^{Q}'
         >>> weight_label("weight")
         '\\mathbf{W}'
+        >>> weight_label("lstm.weight_hh_l1"), weight_label("lstm.bias_ih_l0")
+        ('\\mathbf{U}_{1}', '\\mathbf{b}_{0}')
     """
+    recurrent = re.search(r"\b(weight_ih|weight_hh|bias_[ih]h)(?:_l(\d+))?(?:_reverse)?$", array)
+    if recurrent is not None:
+        letter = {"weight_ih": "W", "weight_hh": "U"}.get(recurrent[1], "b")
+        return rf"\mathbf{{{letter}}}" + (f"_{{{recurrent[2]}}}" if recurrent[2] else "")
     path = array.rpartition(".")[0]
     word = path.rpartition(".")[2]
     if word in PROJECTIONS:

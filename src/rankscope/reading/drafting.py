@@ -38,6 +38,19 @@ from rankscope.reading.views import (
 )
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known about a call that only moves numbers, is linear in them, or has equations.
+
+    Args:
+        operations: additions and multiplications.
+        equations: what it computes, in TeX, if it is not linear.
+    """
+
+    operations: int = 0
+    equations: tuple[str, ...] = ()
+
+
 @dataclass
 class Naming:
     """Names for pieces, the same in all terms of a step."""
@@ -278,9 +291,7 @@ class Drafting:
         function: str,
         arguments: Sequence[tuple[str, Any]],
         shapes: Sequence[tuple[int, ...]],
-        *,
-        is_exact: bool = False,
-        operations: int = 0,
+        known: Known | None = None,
     ) -> tuple[ArrayView, ...]:
         """Add a step that calls an operator; views among its arguments are what it takes.
 
@@ -289,8 +300,7 @@ class Drafting:
             function: full name of the operator.
             arguments: by name; views alone or in lists.
             shapes: of the arrays it makes.
-            is_exact: whether it only moves numbers or is linear in them.
-            operations: additions and multiplications, where that is known.
+            known: what is known about it if it is exact; None if it is opaque.
         """
         taken: list[Node] = []
         indices: list[Index] = []
@@ -317,7 +327,16 @@ class Drafting:
         output = tuple(index.name for index in made)
         step_name = unused(name, self.reserved)
         diagram = Diagram(step_name, (*indices, *made), (*taken, operation), output)
-        body = Call(step_name, function, written, diagram, tuple(shapes), is_exact, operations)
+        body = Call(
+            step_name,
+            function,
+            written,
+            diagram,
+            tuple(shapes),
+            known is not None,
+            known.operations if known is not None else 0,
+            equations=known.equations if known is not None else (),
+        )
         step = Step(step_name, body)
         self.reserved.update(step.arrays)
         self.steps.append(step)
