@@ -46,10 +46,10 @@ def _timm(name: str) -> nn.Module:
     return made
 
 
-def _bert() -> nn.Module:
+def _transformers(model: str, config: str) -> nn.Module:
     import transformers
 
-    made: nn.Module = transformers.BertModel(transformers.BertConfig())  # type: ignore[no-untyped-call]
+    made: nn.Module = getattr(transformers, model)(getattr(transformers, config)())
     return made
 
 
@@ -63,9 +63,10 @@ def models() -> Iterator[tuple[str, Callable[[], nn.Module], Any]]:
     for name in ("resnet50", "swin_t", "vit_b_16", "convnext_tiny", "mobilenet_v3_small"):
         yield name, partial(_torchvision, name), image
     yield "mixer_s32_224", partial(_timm, "mixer_s32_224"), image
-    yield "BERT of 12 layers", _bert, {"input_ids": words}
+    bert = partial(_transformers, "BertModel", "BertConfig")
+    yield "BERT of 12 layers", bert, {"input_ids": words}
     given = {"input_ids": words, "attention_mask": padding}
-    yield "BERT of 12 layers, padded", _bert, given
+    yield "BERT of 12 layers, padded", bert, given
 
 
 def run() -> Iterator[dict[str, object]]:

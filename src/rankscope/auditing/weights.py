@@ -232,9 +232,10 @@ def audit_weights(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Beside other work, two threads in LAPACK wait for each other: 114 s instead of 11 s.
+    """Let LAPACK use one thread: beside other work, two wait for each other.
 
-    Measured on a BERT-base on two busy cores; one thread is fast enough when they are idle.
+    Measured on a BERT-base on two busy cores: 114 s instead of 11 s; one thread is fast enough when
+    the cores are idle.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -68,7 +68,8 @@ def _per_output(terms: int) -> Callable[[Rule], int]:
 
 def _window(rule: Rule) -> int:
     """The sum of a window, and one division, for every output."""
-    return math.prod(rule.argument("kernel_size")) * math.prod(rule.output.shape)
+    size: int = math.prod(rule.argument("kernel_size"))
+    return size * math.prod(rule.output.shape)
 
 
 def _each_input(rule: Rule) -> int:

@@ -155,17 +155,17 @@ Symbols = Mapping[tuple[str, int | None], int]
 
 def _symbols(body: Body) -> Symbols:
     """How many primes a letter has for each size: none for the size that comes first."""
-    found: dict[tuple[str, int | None], int] = {}
+    primes: dict[tuple[str, int | None], int] = {}
     counts: dict[str, int] = {}
     for diagram in diagrams_of(body):
         held = [index for node in diagram.nodes for index in node.indices]
         held += [convolution.output for convolution in diagram.convolutions]
         for index in (diagram.index_by_name[name] for name in held):
             stem = _stem(index)
-            if stem and (stem, index.size) not in found:
-                found[(stem, index.size)] = counts.get(stem, 0)
+            if stem and (stem, index.size) not in primes:
+                primes[(stem, index.size)] = counts.get(stem, 0)
                 counts[stem] = counts.get(stem, 0) + 1
-    return found
+    return primes
 
 
 def _stem(index: Index) -> str:

@@ -1,4 +1,4 @@
-"""From a module to a network of diagrams: the trace, read operation by operation."""
+"""A module as a network of diagrams: its trace, read operation by operation."""
 
 import copy
 from collections import Counter
@@ -165,9 +165,9 @@ class _Reader:
             if result is not None:
                 return result if isinstance(result, tuple) else (result,)
             self.drafting.forget(count)
-        count = OPERATIONS.get(operation.kind)
+        counted = OPERATIONS.get(operation.kind)
         is_exact = operation.kind in MOVES and _has_fixed_indices(rule)
-        return rule.call(Known(0 if count is None else count(rule)) if is_exact else None)
+        return rule.call(Known(0 if counted is None else counted(rule)) if is_exact else None)
 
     def _output(self, value: Value) -> str:
         """The array that an output is, in its shape; copied if there is none."""

@@ -56,13 +56,13 @@ def batch_normalizations(terms: Sequence[Term]) -> dict[int, Normalization]:
             continue
         for other, candidate in enumerate(terms):
             free = candidate.coefficient == 1.0 and other not in used
-            found = _normalization(candidate.diagram, term.diagram) if free else None
-            if found is None:
+            normalization = _normalization(candidate.diagram, term.diagram) if free else None
+            if normalization is None:
                 continue
-            shifts = _shifts(terms, found.positions, used | {other})
+            shifts = _shifts(terms, normalization.positions, used | {other})
             used |= {place, other, *shifts}
             shift = next((_only_node(terms[each].diagram) for each in shifts), None)
-            made[other] = replace(found, shift=shift, used=(place, *shifts))
+            made[other] = replace(normalization, shift=shift, used=(place, *shifts))
             break
     return made
 

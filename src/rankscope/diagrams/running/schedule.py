@@ -348,7 +348,7 @@ def schedule(drawable: Drawable, method: Method = AUTOMATIC) -> Schedule:
 
 
 class _Writer:
-    """The lines written so far, and where values are found."""
+    """The lines written so far, and where values are wanted."""
 
     def __init__(self, drawable: Drawable, method: Method) -> None:
         self.method = method
@@ -438,23 +438,23 @@ class _Writer:
         self.labels[total] = label
         return total
 
-    def normalize(self, found: Normalization, label: str) -> int:
+    def normalize(self, wanted: Normalization, label: str) -> int:
         """The lines of a batch normalization."""
-        value = _DiagramWriter(self, found.value).write(label)
-        sizes = resolved_sizes(found.value)
-        shape = tuple(sizes[leg] for leg in found.value.output)
-        own = tuple(shape[place] for place in found.positions)
-        nodes = (found.mean, found.variance, found.scale, found.shift)
+        value = _DiagramWriter(self, wanted.value).write(label)
+        sizes = resolved_sizes(wanted.value)
+        shape = tuple(sizes[leg] for leg in wanted.value.output)
+        own = tuple(shape[place] for place in wanted.positions)
+        nodes = (wanted.mean, wanted.variance, wanted.scale, wanted.shift)
         sources = (value, *(self.view(node, node.rows, own) for node in nodes if node is not None))
         return self.write(
             Normalize(
                 self.next,
                 sources,
                 shape,
-                found.positions,
-                found.eps,
-                found.scale is not None,
-                found.shift is not None,
+                wanted.positions,
+                wanted.eps,
+                wanted.scale is not None,
+                wanted.shift is not None,
             ),
             label,
         )
