@@ -2,12 +2,13 @@
 
 import copy
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from rankscope.compression.anchoring import Target
 from rankscope.compression.candidates import factorize
 from rankscope.compression.plan import Plan, Row
 from rankscope.compression.scores import Batch, Scoring, Weights, relative_error
@@ -28,6 +29,7 @@ from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear, la
 from rankscope.factorize.projected_attention import split_projections
 from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, split_weights
 from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
 
 # --- Factorized modules with cores of zeros, into which those of a file are loaded ----------------
 
@@ -193,7 +195,12 @@ def apply_plan(
 
 
 def carry_out(
-    model: nn.Module, plan: Plan, *, scores: Scoring | None = None, example: Batch | None = None
+    model: nn.Module,
+    plan: Plan,
+    *,
+    scores: Scoring | None = None,
+    example: Batch | None = None,
+    report: Report = ignore,
 ) -> Compressed:
     """See `apply_plan`; also gives the plan with the errors that were actually made.
 
@@ -208,17 +215,7 @@ def carry_out(
         )
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     sites = sites_by_module(model, chosen)
-    layers: dict[str, nn.Module] = {}
-    errors: dict[str, float] = {}
-    for name, group in sites.items():
-        error_norms = {site.part: scoring.error_norm(site.name) for site in group}
-        rows = {site.part: chosen[site.name] for site in group}
-        layer = factorize(model.get_submodule(name), rows, error_norms)
-        layers |= layers_of(model, group[0], layer)
-        rebuilt = {part.name: part.weight for part in parts_of(layer.to_dense())}
-        for site in group:
-            error_norm = error_norms[site.part]
-            errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+    layers, errors = _factorize_sites(model, sites, chosen, scoring, report)
     compressed = with_replaced(model, layers)
     if example is not None:
         _check_outputs(model, compressed, example)
@@ -246,6 +243,37 @@ def layers_of(model: nn.Module, site: Site, layer: nn.Module) -> dict[str, nn.Mo
         assert isinstance(module, nn.Linear | nn.Embedding), "what can be tied"
         layers[name] = layer_sharing(module, layer)
     return layers
+
+
+def _factorize_sites(
+    model: nn.Module,
+    sites: Mapping[str, Sequence[Site]],
+    chosen: Mapping[str, Row],
+    scoring: Scoring,
+    report: Report,
+) -> tuple[dict[str, nn.Module], dict[str, float]]:
+    """Factorized layers by the name of the module they replace, and errors by that of the site."""
+    layers: dict[str, nn.Module] = {}
+    errors: dict[str, float] = {}
+    anchoring = scoring.anchoring(model, list(sites))
+    levels = [list(sites)] if anchoring is None else anchoring.levels
+    for done, level in enumerate(levels, start=1):
+        targets = {} if anchoring is None else anchoring.targets(level)
+        for name in level:
+            error_norms = {site.part: scoring.error_norm(site.name) for site in sites[name]}
+            rows = {site.part: chosen[site.name] for site in sites[name]}
+            target = targets.get(name, Target(model.get_submodule(name), {}))
+            layer = factorize(target.module, rows, {**error_norms, **target.error_norms})
+            layers |= layers_of(model, sites[name][0], layer)
+            dense = layer.to_dense()
+            if anchoring is not None:
+                anchoring.put(name, dense)
+            rebuilt = {part.name: part.weight for part in parts_of(dense)}
+            for site in sites[name]:
+                error_norm = error_norms[site.part]
+                errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+        report(Progress("factors", done, len(levels)))
+    return layers, errors
 
 
 def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, list[Site]]:

@@ -208,7 +208,7 @@ class CandidateGenerator:
 
     def _written(self, task: Task, format: Format, ladder: Sequence[Ranks]) -> Iterator[Candidate]:
         site = task.site
-        multiplier = 1.0 if task.error_norm is None else task.error_norm.multiplier
+        error_norm = task.error_norm or ErrorNorm()
         errors = error_curve(site, format, ladder, task.error_norm)
         seconds = self._seconds(task, format, ladder)
         for bits in self.bits:
@@ -223,7 +223,7 @@ class CandidateGenerator:
                     seconds=time,
                 )
                 yield Candidate(
-                    format.name, ranks, bits or site.bits, costs, total, multiplier * total**2
+                    format.name, ranks, bits or site.bits, costs, total, error_norm.score(total)
                 )
 
     def _seconds(self, task: Task, format: Format, ladder: Sequence[Ranks]) -> list[float]:

@@ -164,7 +164,8 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
     reading = read_sites(model, leave=settings.leave)
     usage = None if settings.example is None else observe(model, reading.sites, settings.example)
     entries = [_skip_unreached(entry, usage) for entry in reading.entries]
-    settings.scoring.prepare(model)
+    left = [entry.name for entry in entries if isinstance(entry, Uncompressed)]
+    settings.scoring.prepare(model, left=left, report=report)
     stopwatch = Stopwatch() if settings.measures_latency else None
     generator = CandidateGenerator(
         settings.formats, _bits(settings.bits), settings.num_steps, stopwatch
