@@ -194,7 +194,7 @@ def test_an_exported_kernel_scaled_by_3_is_measured_as_3() -> None:
     assert bound.steps[0].constants[0] == pytest.approx(3.0, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=6)
 @given(seed=st.integers(0, 2**16), classes=st.integers(2, 5), scale=st.floats(1.5, 8.0))
 def test_differences_of_outputs_have_the_constants_of_rows(
     seed: int, classes: int, scale: float
