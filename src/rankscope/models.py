@@ -23,10 +23,11 @@ from rankscope.rank.networks.catalogue import read_settings
 if TYPE_CHECKING:
     from torch import nn
 
-    from rankscope.auditing.sources import OpenedModel, TensorSource
+    from rankscope.auditing.sources import OpenedModel
     from rankscope.diagrams.families.settings import Family
     from rankscope.diagrams.network import Drawable
     from rankscope.rank.networks.network import PolynomialNetwork
+    from rankscope.tensor_files.sources import TensorSource
 
 Shape = tuple[int, ...]
 

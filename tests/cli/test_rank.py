@@ -152,11 +152,11 @@ def test_a_function_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", b"1,2", "--data takes .npy, .pt, .safetensors, got 'x.csv'"),
-        ("none.npy", None, "Cannot read none.npy"),
-        ("x.npy", b"nonsense", "x.npy is not a sound .npy file"),
-        ("x.pt", b"nonsense", "x.pt is not a sound .pt file"),
-        ("x.safetensors", b"nonsense", "x.safetensors is not a sound .safetensors file"),
+        ("x.csv", b"1,2", "'x.csv' ends in '.csv'; wanted .safetensors, .npz, .pt"),
+        ("none.npy", None, "Cannot read 'none.npy': No such file"),
+        ("x.npy", b"nonsense", "x.npy is damaged, or not what numpy.save writes"),
+        ("x.pt", b"nonsense", "x.pt was not written by torch.save"),
+        ("x.safetensors", b"nonsense", "x.safetensors is no safetensors file"),
     ],
 )
 def test_broken_data_is_refused(
@@ -177,7 +177,9 @@ def test_data_must_be_a_tensor_with_positions(
 ) -> None:
     (tmp_path / "mine.py").write_text("def nothing(): return None\n", encoding="utf-8")
     numpy.save(tmp_path / "x.npy", numpy.zeros(3))
-    assert "(count, positions, …), got (3,)" in complaint(capsys, "rank mine:nothing --data x.npy")
+    assert "(count, positions, …), got one of shape (3,)" in complaint(
+        capsys, "rank mine:nothing --data x.npy"
+    )
 
 
 @pytest.mark.parametrize(

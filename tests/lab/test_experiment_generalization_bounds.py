@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 
 from rankscope.compression.training.recipe import Recipe
 from rankscope.generalize.analysis import Options
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.cp_networks import TrainingWorkload
 from rankscope.lab.experiments.experiment import Row, RunContext
 from rankscope.lab.experiments.generalization_bounds import (
-    NON_VACUOUS_BOUND,
     NUM_SETTINGS,
     BoundEntry,
     NonVacuousEntry,
@@ -18,6 +18,8 @@ from rankscope.lab.experiments.generalization_bounds import (
     largest,
 )
 from rankscope.networks.datasets import load_data_set
+
+NON_VACUOUS_BOUND = find_experiment("non-vacuous-bound")
 
 # Bounds beside test errors, over the epochs of a run.
 

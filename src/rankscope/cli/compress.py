@@ -10,7 +10,7 @@ import typer
 from rankscope.cli import console
 from rankscope.cli.options import Json, choose, read_shape
 from rankscope.errors import DataError, RequestError
-from rankscope.files import write_atomically
+from rankscope.files import require_writable, write_atomically
 
 if TYPE_CHECKING:
     from rankscope.models import Model
@@ -80,6 +80,8 @@ def run(
     """Choose a format and ranks for every weight, all under one budget, and write the model."""
     if output is None and not dry_run:
         raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
+    if output is not None and not dry_run:
+        require_writable(output, is_folder=True)
     unit, second, chosen = _read_unit(by), _read_also(also), _read_formats(formats)
     from rankscope.compression.applying import carry_out
     from rankscope.compression.compressing import scoring_on

@@ -17,6 +17,7 @@ from rankscope.cli.options import (
     with_network_options,
 )
 from rankscope.errors import RequestError
+from rankscope.files import require_writable
 from rankscope.models import open_model
 from rankscope.rank.networks.catalogue import CATALOGUE, read_settings, require_buildable
 from rankscope.rank.partition import Partition
@@ -112,6 +113,8 @@ def run(
         checkpoint=checkpoint,
         workers=Workers(backend, jobs),
     )
+    if certificate is not None:
+        require_writable(certificate)
     _print_exact(question, options, certificate, as_json=as_json)
 
 

@@ -164,7 +164,8 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
     reading = read_sites(model, leave=settings.leave)
     usage = None if settings.example is None else observe(model, reading.sites, settings.example)
     entries = [_skip_unreached(entry, usage) for entry in reading.entries]
-    settings.scoring.prepare(model)
+    left = [entry.name for entry in entries if isinstance(entry, Uncompressed)]
+    settings.scoring.prepare(model, left=left, report=report)
     stopwatch = Stopwatch() if settings.measures_latency else None
     generator = CandidateGenerator(
         settings.formats, _bits(settings.bits), settings.num_steps, stopwatch
@@ -191,10 +192,8 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
 
 
 def _skip_unreached(entry: Site | Uncompressed, usage: Usage | None) -> Site | Uncompressed:
-    if usage is None or not isinstance(entry, Site) or entry.module_name in usage.reached:
-        return entry
-    # Its weight may be used without calling it, and then would not be there any more.
-    return entry.uncompressed("not reached by the example: nothing called it")
+    reason = usage.reason_to_leave(entry) if usage and isinstance(entry, Site) else None
+    return entry.uncompressed(reason) if reason and isinstance(entry, Site) else entry
 
 
 def _bits(wanted: Sequence[int]) -> tuple[int | None, ...]:

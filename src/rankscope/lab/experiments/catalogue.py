@@ -201,7 +201,7 @@ _EXPERIMENTS = (
         "depth-width-longer",
         "depth_width",
         "The same, trained four times as long: test loss (nats) by depth and size",
-        36,
+        48,
         needs="tinyshakespeare",
     ),
     ListedExperiment(

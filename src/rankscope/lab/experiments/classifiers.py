@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -46,6 +47,8 @@ class ClassifierEntry(Entry):
         published: accuracies on the training and on the test set in percent, as a source reports.
         seed: of the weights, and of the order of the samples.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     setting: str
     features: Callable[..., PatchFeatures]

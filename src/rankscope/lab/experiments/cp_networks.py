@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -231,6 +232,8 @@ class AccuracyEntry(Entry):
         seed: of everything.
     """
 
+    has_checkpoints: ClassVar[bool] = True
+
     workload: TrainingWorkload
     recipe: Recipe
     seed: int = 0
@@ -394,6 +397,8 @@ class LabelNoiseEntry(Entry):
         seed: of everything, the noise included.
     """
 
+    has_checkpoints: ClassVar[bool] = True
+
     workload: TrainingWorkload
     noise: float
     recipe: Recipe
@@ -431,6 +436,8 @@ class RademacherEntry(Entry):
         recipe: its epochs are the most that are run.
         seed: of the signs and of everything else.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     workload: TrainingWorkload
     recipe: Recipe

@@ -19,10 +19,12 @@ on with, or spread over machines; what they are given is a `RunContext`.
 With `seeds=3`, every such entry is run three times, and the table shows means and intervals.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from rankscope.errors import ExperimentError
 from rankscope.progress import Report, ignore
@@ -35,6 +37,7 @@ SummarizeRows = Callable[[Sequence[Row]], Sequence[Row]]
 
 KEPT = "kept"
 _QUICK_SEEDS = 2
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, which differs between processes
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,13 @@ class Entry(ABC):
 
     The row may hold text, numbers, and lists of numbers (learning curves, spectra), which are kept
     but not shown in the table.
+
+    Attributes:
+        has_checkpoints: whether `run` goes on from its folder. An entry that begins afresh after an
+            interruption must not be long.
     """
+
+    has_checkpoints: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -84,6 +93,11 @@ class Run:
     def name(self) -> str:
         """Name of the file of its row."""
         return self.entry.name if self.seed is None else f"{self.entry.name}-seed{self.seed}"
+
+    @property
+    def settings(self) -> str:
+        """Everything that the row is computed from, as text; the same in every process."""
+        return _ADDRESS.sub("", repr(self.entry))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -57,6 +57,8 @@ class BoundEntry(Entry):
         searches: of ranks, whose bounds are compared.
         seed: of everything.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     setting: str
     workload: TrainingWorkload
@@ -277,6 +279,8 @@ class NonVacuousEntry(Entry):
         rank_share: of the rank that has as many parameters as the dense layer.
         seed: of everything.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     data_set: str
     width: int

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -306,6 +307,8 @@ class CompressionEntry(Entry):
         workload: what is compressed.
         keep: share of its convolutions' parameters, counted.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     workload: CompressionWorkload
     keep: float

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from safetensors.torch import save
@@ -420,6 +421,8 @@ class SequenceEntry(Entry):
         steps: how long it is trained.
         seed: of the weights and of the order of the samples.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     label: str
     task: SequenceTask

@@ -9,6 +9,7 @@ Reference:
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from rankscope.compression.training.recipe import Recipe
 from rankscope.factorize.formats.catalogue import FORMATS
@@ -43,6 +44,8 @@ class SamplesEntry(Entry):
         recipe: of the repair.
         seed: of the decompositions.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     workload: CompressionWorkload
     format: str
