@@ -27,15 +27,19 @@ COLUMNS = {
 }
 INTRODUCTION = """# Where the sources and we differ
 
-Statements of the source documents that we found wrong, undefined, easy to misread, or worth a remark, and what the code does instead. Made
-by `python docs/make_errata.py` from `errata.json`. We read the sources as text that was converted from slides and notes, not as their
-authors set them: what the conversion may have made is marked so, and formulas are quoted as they stand in that text. A row without words
-of the source is about a figure, a table or an omission, or its words have not been looked up yet.
+Statements of the source documents that we found wrong, undefined, easy to misread, or worth a
+remark, and what the code does instead. Made by `python docs/make_errata.py` from `errata.json`.
+We read the sources as text that was converted from slides and notes, not as their authors set
+them: what the conversion may have made is marked so, and formulas are quoted as they stand in
+that text. A row without words of the source is about a figure, a table or an omission, or its
+words have not been looked up yet.
 
-Kinds: **error** (the statement is false as it stands, slips of the pen among them), **imprecision** (right in the sense that was meant, or
-a condition is missing), **possible artefact of the text conversion**, **remark of ours** (nothing is wrong: we add to it). How we know:
-**proved here** (the proof is in [proofs.md](proofs.md), by section), **measured** (holds in every case we measured, unproved),
-**unproved** (evidence only); nothing said: clear from the definition or the context."""
+Kinds: **error** (the statement is false as it stands, slips of the pen among them),
+**imprecision** (right in the sense that was meant, or a condition is missing), **possible
+artefact of the text conversion**, **remark of ours** (nothing is wrong: we add to it). How we
+know: **proved here** (the proof is in [proofs.md](proofs.md), by section), **measured** (holds in
+every case we measured, unproved), **unproved** (evidence only); nothing said: clear from the
+definition or the context."""
 
 
 def page(data: dict[str, Any]) -> str:
@@ -47,9 +51,16 @@ def page(data: dict[str, Any]) -> str:
         lines += [section["note"]] if section["note"] else []
         lines += ["", f"| {' | '.join(COLUMNS.values())} |", f"|{'---|' * len(COLUMNS)}"]
         for row in section["rows"]:
-            shown = {**row, "quote": f"“`{row['quote']}`”" if row["quote"] else ""}
+            shown = {**row, "quote": _code(row["quote"])}
             lines.append(f"| {' | '.join(_cell(shown[name]) for name in COLUMNS)} |")
     return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    """Words as they stand; formulas would be typeset otherwise."""
+    mark = "``" if "`" in text else "`"
+    pad = " " if "`" in text else ""
+    return f"“{mark}{pad}{text}{pad}{mark}”" if text else ""
 
 
 def _cell(text: str) -> str:
