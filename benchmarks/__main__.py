@@ -18,6 +18,7 @@ NAMES = (
     "contraction",
     "reading",
     "modular_rank",
+    "certificates",
     "attention",
     "tunable_attention",
     "cp",
