@@ -111,6 +111,7 @@ def test_a_depth_below_one_is_refused() -> None:
         from_module(nn.Linear(2, 2), (1, 2), depth=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [None, 1])
 def test_equal_layers_are_one_block(depth: int | None) -> None:
     layers = nn.Sequential(
