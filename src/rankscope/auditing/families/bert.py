@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.llama import Block, biased_block, is_tied
+from rankscope.auditing.families.llama import BlockMaps, biased_block, is_tied
 from rankscope.auditing.families.tensor_list import (
     SIZES,
     ExpectedTensor,
@@ -277,7 +277,7 @@ def _stack(fields: Fields, sizes: Configuration, name: str, depth: int) -> Itera
         layers = f"{name}.block.{number}.layer"
         for layer, kind in enumerate(kinds):
             one = f"{layers}.{layer}"
-            maps = Block(sizes, attention=" ".join(f"{kind}.{side}" for side in "qkvo"))
+            maps = BlockMaps(sizes, attention=" ".join(f"{kind}.{side}" for side in "qkvo"))
             yield from maps.attention_maps(one)
             yield from norm(f"{one}.layer_norm", sizes.width, bias=False)
             if number == layer == 0:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
 from rankscope.auditing.families.llama import (
-    Block,
-    Frame,
+    BlockMaps,
+    DecoderFrame,
     decoder,
     gated_feed_forward,
     is_tied,
@@ -47,30 +47,30 @@ _LONG_NAMES = ("gate_proj", "up_proj", "down_proj")
 
 def _mixtral(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = replace(read_sizes(fields), num_experts=fields.size("num_local_experts"))
-    maps = Block(sizes)
+    maps = BlockMaps(sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
         yield from maps.attention_maps(name)
         yield from numbered_experts(sizes, f"{name}.block_sparse_moe", _SHORT_NAMES)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _minicpm(fields: Fields) -> tuple[Configuration, Tensors]:
     num_experts = fields.count("num_experts", default=0)
     sizes = replace(read_sizes(fields), num_experts=max(1, num_experts))
-    maps = Block(sizes)
+    maps = BlockMaps(sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
         yield from maps.attention_maps(name)
         yield from numbered_experts(sizes, f"{name}.mlp", _SHORT_NAMES)
 
-    frame = Frame(is_tied(fields, default=True))
+    frame = DecoderFrame(is_tied(fields, default=True))
     return sizes, decoder(sizes, frame, block if num_experts else maps)
 
 
 def _qwen_moe(
-    fields: Fields, maps: Block, shared: int
+    fields: Fields, maps: BlockMaps, shared: int
 ) -> Callable[[str, int], Iterator[ExpectedTensor]]:
     sizes, dense = maps.sizes, fields.size("intermediate_size")
     step, only_dense = (
@@ -102,15 +102,15 @@ def _expert_sizes(fields: Fields, sizes: Configuration, key: str) -> Configurati
 
 def _qwen2_moe(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = _expert_sizes(fields, read_sizes(fields), "num_experts")
-    maps = Block(sizes, has_bias=fields.flag("qkv_bias", default=True))
+    maps = BlockMaps(sizes, has_bias=fields.flag("qkv_bias", default=True))
     shared = fields.size("shared_expert_intermediate_size")
-    return sizes, decoder(sizes, Frame(is_tied(fields)), _qwen_moe(fields, maps, shared))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), _qwen_moe(fields, maps, shared))
 
 
 def _qwen3_moe(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = _expert_sizes(fields, read_sizes(fields), "num_experts")
     maps = qwen3_block(fields, sizes)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), _qwen_moe(fields, maps, 0))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), _qwen_moe(fields, maps, 0))
 
 
 def deepseek_feed_forward(
@@ -142,13 +142,13 @@ def deepseek_sizes(fields: Fields, sizes: Configuration) -> Configuration:
 def _deepseek(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
     sizes = deepseek_sizes(fields, sizes)
-    attention, maps = Block(sizes, bias, bias), deepseek_feed_forward(fields, sizes)
+    attention, maps = BlockMaps(sizes, bias, bias), deepseek_feed_forward(fields, sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
         yield from attention.attention_maps(name)
         yield from maps(name, number)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 _COUNTED = "all experts, routers and the output matrix, not only what one token passes through"
@@ -182,31 +182,31 @@ EXPERT_FAMILIES = (
 
 def _baichuan(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-    block = Block(sizes, attention="self_attn.W_pack self_attn.o_proj")
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    block = BlockMaps(sizes, attention="self_attn.W_pack self_attn.o_proj")
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _phi3(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-    block = Block(
+    block = BlockMaps(
         sizes,
         attention="self_attn.qkv_proj self_attn.o_proj",
         feed_forward="mlp.gate_up_proj mlp.down_proj",
         has_joint_gate=True,
     )
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _internlm2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("bias", default=True)
-    block = Block(
+    block = BlockMaps(
         sizes,
         has_bias=bias,
         has_output_bias=bias,
         attention="attention.wqkv attention.wo",
         feed_forward="feed_forward.w1 feed_forward.w3 feed_forward.w2",
     )
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("attention_norm", "ffn_norm"),
         embedding="model.tok_embeddings",
@@ -220,7 +220,7 @@ def _qwen(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
     sizes = replace(sizes, feed_forward=sizes.feed_forward // 2)
     bias = not fields.flag("no_bias", default=True)
-    block = Block(
+    block = BlockMaps(
         sizes,
         has_bias=True,
         has_output_bias=bias,
@@ -228,7 +228,7 @@ def _qwen(fields: Fields) -> tuple[Configuration, Tensors]:
         attention="attn.c_attn attn.c_proj",
         feed_forward="mlp.w1 mlp.w2 mlp.c_proj",
     )
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("ln_1", "ln_2"),
         embedding="transformer.wte",
@@ -247,7 +247,7 @@ def _chatglm(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
     if fields.flag("multi_query_attention", default=False):
         sizes = replace(sizes, key_value_heads=fields.size("multi_query_group_num"))
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields),
         has_norm_bias=not fields.flag("rmsnorm", default=True),
         embedding="transformer.embedding.word_embeddings",
@@ -258,9 +258,9 @@ def _chatglm(fields: Fields) -> tuple[Configuration, Tensors]:
     return sizes, decoder(sizes, frame, _chatglm_block(fields, sizes))
 
 
-def _chatglm_block(fields: Fields, sizes: Configuration) -> Block:
+def _chatglm_block(fields: Fields, sizes: Configuration) -> BlockMaps:
     bias = fields.flag("add_bias_linear", default=False)
-    return Block(
+    return BlockMaps(
         sizes,
         has_bias=bias or fields.flag("add_qkv_bias", default=False),
         has_output_bias=bias,
@@ -327,7 +327,7 @@ def _deepseek_v2(fields: Fields) -> tuple[Configuration, Tensors]:
         yield from _latent_attention(fields, sizes, f"{name}.self_attn")
         yield from maps(name, number)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 LATENT_FAMILIES = (

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.llama import Block, Frame, biased_block, decoder, is_tied
+from rankscope.auditing.families.llama import (
+    BlockMaps,
+    DecoderFrame,
+    biased_block,
+    decoder,
+    is_tied,
+)
 from rankscope.auditing.families.tensor_list import (
     SIZES,
     ExpectedTensor,
@@ -35,9 +41,9 @@ def read_gpt_sizes(fields: Fields) -> Configuration:
     return read_sizes(fields, feed_forward=4 * fields.size("hidden_size"))
 
 
-def _transformer_frame(fields: Fields, *, tied: bool, positions: bool) -> Frame:
+def _transformer_frame(fields: Fields, *, tied: bool, positions: bool) -> DecoderFrame:
     rows = fields.size("max_position_embeddings") if positions else 0
-    return Frame(
+    return DecoderFrame(
         is_tied(fields, default=tied),
         norms=("ln_1", "ln_2"),
         has_norm_bias=True,
@@ -48,7 +54,7 @@ def _transformer_frame(fields: Fields, *, tied: bool, positions: bool) -> Frame:
     )
 
 
-def _gpt2_block(sizes: Configuration) -> Block:
+def _gpt2_block(sizes: Configuration) -> BlockMaps:
     return biased_block(sizes, "attn.c_attn attn.c_proj", "mlp.c_fc mlp.c_proj")
 
 
@@ -82,7 +88,7 @@ def _gpt3(fields: Fields) -> tuple[Configuration, Tensors]:
         "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj",
         "linear1 linear2",
     )
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields, default=True),
         norms=("norm1", "norm2"),
         has_norm_bias=True,
@@ -97,7 +103,7 @@ def _gpt3(fields: Fields) -> tuple[Configuration, Tensors]:
 
 def _gptj(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_gpt_sizes(fields)
-    block = Block(
+    block = BlockMaps(
         sizes,
         has_feed_forward_bias=True,
         attention="attn.q_proj attn.k_proj attn.v_proj attn.out_proj",
@@ -110,7 +116,7 @@ def _gptj(fields: Fields) -> tuple[Configuration, Tensors]:
 
 def _gpt_neox(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_gpt_sizes(fields), fields.flag("attention_bias", default=True)
-    block = Block(
+    block = BlockMaps(
         sizes,
         has_bias=bias,
         has_output_bias=bias,
@@ -118,7 +124,7 @@ def _gpt_neox(fields: Fields) -> tuple[Configuration, Tensors]:
         attention="attention.query_key_value attention.dense",
         feed_forward="mlp.dense_h_to_4h mlp.dense_4h_to_h",
     )
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields),
         has_norm_bias=True,
         embedding="gpt_neox.embed_in",
@@ -189,7 +195,7 @@ def _tensors(fields: Fields, sizes: Configuration, embedding: int) -> Iterator[E
         yield from linear(f"{name}.project_in", (width, embedding), Part.EMBEDDING)
     has_norms = fields.flag("layer_norm_elementwise_affine", default=True)
     bias = fields.flag("enable_bias", default=True)
-    block = Block(
+    block = BlockMaps(
         sizes,
         has_bias=bias,
         has_output_bias=bias,
@@ -239,7 +245,7 @@ def _phi(fields: Fields) -> tuple[Configuration, Tensors]:
             yield from norm(f"{name}.self_attn.{side}_layernorm", sizes.head_size, bias=True)
         yield from maps.feed_forward_maps(name)
 
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("input_layernorm",),
         has_norm_bias=True,
@@ -253,7 +259,7 @@ def _phi_msft(fields: Fields) -> tuple[Configuration, Tensors]:
     """The names of Phi's first release."""
     sizes = read_gpt_sizes(fields)
     block = biased_block(sizes, "mixer.Wqkv mixer.out_proj", "mlp.fc1 mlp.fc2")
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("ln",),
         has_norm_bias=True,

@@ -24,7 +24,7 @@ from rankscope.auditing.families.tensor_list import (
 
 
 @dataclass(frozen=True)
-class Frame:
+class DecoderFrame:
     """What surrounds attention and feed-forward maps; the defaults are those of LLaMA.
 
     Args:
@@ -52,7 +52,7 @@ class Frame:
 
 def decoder(
     sizes: Configuration,
-    frame: Frame,
+    frame: DecoderFrame,
     block: Callable[[str, int], Iterator[ExpectedTensor]],
 ) -> Iterator[ExpectedTensor]:
     """All tensors, in the order in which they are used.
@@ -88,7 +88,7 @@ _AROUND_BOTH = (
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockMaps:
     """The maps of a block, by their names after the block's; the defaults are those of LLaMA.
 
     Args:
@@ -151,9 +151,9 @@ class Block:
 
 def biased_block(
     sizes: Configuration, attention: str, feed_forward: str, after: tuple[str, ...] = ()
-) -> Block:
+) -> BlockMaps:
     """A block whose maps all have biases."""
-    return Block(
+    return BlockMaps(
         sizes,
         has_bias=True,
         has_output_bias=True,
@@ -182,85 +182,87 @@ def one_norm_per_head(sizes: Configuration) -> tuple[tuple[int, ...], tuple[int,
 
 def _llama(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
-    block = Block(
+    block = BlockMaps(
         sizes,
         has_bias=bias,
         has_output_bias=bias,
         has_feed_forward_bias=fields.flag("mlp_bias", default=False),
     )
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _plain(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), Block(sizes))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), BlockMaps(sizes))
 
 
 def _qwen2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), Block(sizes, has_bias=True))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), BlockMaps(sizes, has_bias=True))
 
 
-def qwen3_block(fields: Fields, sizes: Configuration) -> Block:
+def qwen3_block(fields: Fields, sizes: Configuration) -> BlockMaps:
     """Normalized queries and keys; biases as the document says."""
     bias = fields.flag("attention_bias", default=False)
-    return Block(sizes, bias, bias, head_norms=one_norm_per_head(sizes))
+    return BlockMaps(sizes, bias, bias, head_norms=one_norm_per_head(sizes))
 
 
 def _qwen3(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields, head_size=128)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), qwen3_block(fields, sizes))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), qwen3_block(fields, sizes))
 
 
 def _gemma(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields, head_size=256), fields.flag("attention_bias", default=False)
-    frame = Frame(is_tied(fields, default=True))
-    return sizes, decoder(sizes, frame, Block(sizes, bias, bias))
+    frame = DecoderFrame(is_tied(fields, default=True))
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias))
 
 
 def _gemma2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields, head_size=256), fields.flag("attention_bias", default=False)
-    frame = Frame(is_tied(fields, default=True), norms=_AROUND_BOTH)
-    return sizes, decoder(sizes, frame, Block(sizes, bias, bias))
+    frame = DecoderFrame(is_tied(fields, default=True), norms=_AROUND_BOTH)
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias))
 
 
 def _gemma3(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields, head_size=256)
-    frame = Frame(is_tied(fields, default=True), norms=_AROUND_BOTH)
+    frame = DecoderFrame(is_tied(fields, default=True), norms=_AROUND_BOTH)
     return sizes, decoder(sizes, frame, qwen3_block(fields, sizes))
 
 
 def _olmo2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
     shapes = (sizes.attention_width,), (sizes.key_value_heads * sizes.head_size,)
-    frame = Frame(is_tied(fields), norms=("post_attention_layernorm", "post_feedforward_layernorm"))
-    return sizes, decoder(sizes, frame, Block(sizes, bias, bias, head_norms=shapes))
+    frame = DecoderFrame(
+        is_tied(fields), norms=("post_attention_layernorm", "post_feedforward_layernorm")
+    )
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias, head_norms=shapes))
 
 
 def _internlm(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("bias", default=True)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), Block(sizes, bias, bias))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), BlockMaps(sizes, bias, bias))
 
 
 def _orion(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
-    frame = Frame(is_tied(fields), has_norm_bias=True)
-    return sizes, decoder(sizes, frame, Block(sizes, bias, bias))
+    frame = DecoderFrame(is_tied(fields), has_norm_bias=True)
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias))
 
 
 def _cohere(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
     shapes = (sizes.heads, sizes.head_size), (sizes.key_value_heads, sizes.head_size)
     norms = shapes if fields.flag("use_qk_norm", default=False) else None
-    frame = Frame(is_tied(fields, default=True), norms=("input_layernorm",))
-    return sizes, decoder(sizes, frame, Block(sizes, bias, bias, head_norms=norms))
+    frame = DecoderFrame(is_tied(fields, default=True), norms=("input_layernorm",))
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias, head_norms=norms))
 
 
 def _stablelm(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
     is_parallel = fields.flag("use_parallel_residual", default=False)
-    norms = ("input_layernorm",) if is_parallel else Frame.norms
-    maps = Block(sizes, has_bias=fields.flag("use_qkv_bias", default=False))
+    norms = ("input_layernorm",) if is_parallel else DecoderFrame.norms
+    maps = BlockMaps(sizes, has_bias=fields.flag("use_qkv_bias", default=False))
     has_head_norms = fields.flag("qk_layernorm", default=False)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
@@ -270,7 +272,7 @@ def _stablelm(fields: Fields) -> tuple[Configuration, Tensors]:
                 one = f"{name}.self_attn.{side}_layernorm.norms.{head}.weight"
                 yield ExpectedTensor(one, (sizes.head_size,), Part.NORMALIZATION)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields), norms, has_norm_bias=True), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields), norms, has_norm_bias=True), block)
 
 
 LLAMA_FAMILIES = (

@@ -25,7 +25,7 @@ from rankscope.diagrams.network import (
 from rankscope.diagrams.network import Constant as NetworkConstant
 from rankscope.diagrams.parts import Node, Role
 from rankscope.diagrams.running.arrays import Array, arrays_of, reader_of
-from rankscope.diagrams.running.normalizing import Normalization, batch_normalizations
+from rankscope.diagrams.running.normalizing import NormalizedTerms, batch_normalizations
 from rankscope.diagrams.running.operations import (
     Add,
     Apply,
@@ -217,7 +217,7 @@ class _Writer:
         self.labels[total] = label
         return total
 
-    def normalize(self, wanted: Normalization, label: str) -> int:
+    def normalize(self, wanted: NormalizedTerms, label: str) -> int:
         """The lines of a batch normalization."""
         value = _DiagramWriter(self, wanted.value).write(label)
         sizes = resolved_sizes(wanted.value)
