@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope.budget import require_within
 from rankscope.cli import console
 from rankscope.cli.options import (
+    MOST_SAMPLES,
     Json,
     Left,
     Seed,
@@ -94,6 +96,7 @@ def run(
     question = _Question(family, given, partition, left, seed)
     chosen = _method(family, method, exact, epsilon)
     sampled = _Sampled(epsilon, metric, samples, data, output)
+    require_within("rank", "--samples", samples or 0, MOST_SAMPLES)
     if chosen != "exact":
         if certificate is not None or prime or checkpoint is not None:
             raise RequestError(
