@@ -14,7 +14,6 @@ import signal
 import sys
 import tempfile
 import traceback
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,7 +171,6 @@ def _limit_memory() -> None:
 def work(seed: int) -> None:
     """Judge the cases whose numbers, or whose JSON, arrive line by line; answer line by line."""
     os.environ["RANKSCOPE_OFFLINE"] = "1"
-    warnings.simplefilter("default")
     answers = os.fdopen(os.dup(1), "w")
     # Whatever a library prints past Python goes where it does not disturb.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

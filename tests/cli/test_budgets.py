@@ -27,6 +27,10 @@ HUGE = "1" + "0" * 400
         (f"plan --params 1e8 --multiple-of {HUGE}", "--multiple-of may be at most 2,147,483,647"),
         ("rank shallow --order 4 --size 2 --channels 2 --jobs 4097", "jobs may be at most 4,096"),
         (
+            f"rank shallow --order 4 --size 2 --channels 2 --epsilon 0.1 --seed {HUGE}",
+            "--seed, for samples, may be at most 9,223,372,036,854,775,807, got about 10^400",
+        ),
+        (
             "rank shallow --order 4 --size 2 --channels 2 --method numeric --samples 16385",
             "--samples may be at most 16,384, got 16,385",
         ),
