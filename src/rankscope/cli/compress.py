@@ -11,7 +11,7 @@ import typer
 from rankscope.cli import console
 from rankscope.cli.options import Json, choose, read_shape
 from rankscope.errors import DataError, RequestError
-from rankscope.files import require_writable, write_atomically
+from rankscope.files import is_folder, require_writable, write_atomically
 
 if TYPE_CHECKING:
     from rankscope.models import Model
@@ -178,7 +178,7 @@ def _check_request(
 def _open(model: str, weights: Path | None, data: str | None, example: str | None) -> "Model":
     from rankscope.models import open_model
 
-    folder = Path(data) if data is not None and Path(data).is_dir() else None
+    folder = Path(data) if data is not None and is_folder(data) else None
     inputs = () if example is None else (read_shape(example),)
     opened = open_model(model, weights=weights, data=folder, inputs=inputs)
     opened.require_for("compress")
@@ -362,7 +362,7 @@ def _export(
 
 def _scorer(data: str | None, data_set: str | None) -> Any:
     """The accuracy on the test part of a built-in network's own data set, if that was named."""
-    if data is None or data_set is None or not (data == data_set or Path(data).is_dir()):
+    if data is None or data_set is None or not (data == data_set or is_folder(data)):
         return None
     from rankscope.lab.data.scoring import accuracy
     from rankscope.networks.datasets import load_data_set
