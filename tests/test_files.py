@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import OutputError
-from rankscope.files import write_atomically
+from rankscope.files import folder_beside, require_writable, write_atomically
 
 
 def names(folder: Path) -> list[str]:
@@ -128,3 +128,53 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def refusal(path: Path, *, is_folder: bool = False) -> str:
+    with pytest.raises(OutputError) as caught:
+        require_writable(path, is_folder=is_folder)
+    return str(caught.value)
+
+
+def test_a_path_is_checked_without_touching_anything(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    require_writable(tmp_path / "file")
+    require_writable(tmp_path / "new")
+    require_writable(tmp_path, is_folder=True)
+    require_writable(tmp_path / "a" / "b", is_folder=True)
+    assert "there is no folder" in refusal(tmp_path / "a" / "b")
+    assert "it is a folder; add the name of a file" in refusal(tmp_path)
+    assert f"'{tmp_path / 'file'}' is a file" in refusal(tmp_path / "file" / "in", is_folder=True)
+    assert "embedded null" in refusal(Path("a\0b"))
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_folder_to_which_nothing_may_be_added_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root may change everything, so that permissions alone would not refuse it.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert f"nothing may be added to the folder '{tmp_path}'" in refusal(tmp_path / "new")
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed_by_the_next(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            write_atomically(tmp_path / "a.svg", b"half")
+    (other,) = names(tmp_path)
+    write_atomically(tmp_path / "b.svg", b"whole")
+    assert other in names(tmp_path)  # of another file
+    write_atomically(tmp_path / "a.svg", b"whole")
+    assert names(tmp_path) == ["a.svg", "b.svg"]
+
+
+def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
+    with folder_beside(tmp_path / "model") as first:
+        (first / "weights").write_bytes(b"half")
+        with folder_beside(tmp_path / "model") as second:
+            assert first != second
+            assert (first / "weights").is_file()
+        assert names(tmp_path) == [first.name]
+    assert names(tmp_path) == []

@@ -1,11 +1,13 @@
 """Folders that runs go on from: whose they are, who uses them, and what a killed process leaves."""
 
 import io
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,7 +19,9 @@ import torch
 from torch import nn
 
 import rankscope.compression.training.loop as loop
+from rankscope.cli.main import main
 from rankscope.compression.repair import fit_stages
+from rankscope.compression.saving import save
 from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import CheckpointError, OutputError
 from rankscope.lab.experiments.experiment import KEPT, Entry, Experiment, Row, RunContext
@@ -329,3 +333,68 @@ def test_a_run_that_another_process_computes_is_refused_by_name(tmp_path: Path) 
         with pytest.raises(CheckpointError, match="work/entry-1' is in use by process"):
             run_experiment(experiment, tmp_path, RunOptions())
     assert len(run_experiment(experiment, tmp_path, RunOptions()).rows) == 2
+
+
+# --- Commands that write their result at the end --------------------------------------------------
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "fewest_events"),
+    [
+        ("rank shallow --order 4 --size 2 --channels 2 --certificate OUT/certificate.json", 4),
+        ("plan --params 1e8 -o OUT/plan.svg", 4),
+        ("draw cp -o OUT/cp.tikz", 4),
+        ("code cp --set order=3 --set size=2 --set rank=2 -o OUT/cp.py", 4),
+        ("audit CONFIGURATION -o OUT/audit", 12),
+    ],
+)
+def test_a_command_killed_at_any_file_event_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, fewest_events: int
+) -> None:
+    def run(folder: Path) -> object:
+        folder.mkdir(exist_ok=True)
+        command_here = command.replace("CONFIGURATION", str(tmp_path / "config.json"))
+        words = command_here.replace("OUT", str(folder)).split()
+        with patched_out(monkeypatch):
+            assert main(words) == 0
+        return bytes_in(folder)
+
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 4, "vocab_size": 9}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **sizes}))
+    (tmp_path / "here").mkdir()
+    assert survives_every_kill(run, tmp_path / "here", monkeypatch) >= fewest_events
+
+
+@contextmanager
+def patched_out(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder made before a run is no event of it."""
+    with patch.context() as inner:
+        inner.setattr(sys, "stdout", io.StringIO())
+        yield
+
+
+@pytest.mark.slow
+def test_saving_a_model_killed_at_any_file_event_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    dense = nn.Linear(6, 5)
+    with torch.no_grad():
+        for weight in dense.parameters():
+            weight.normal_(generator=generator)
+
+    def run(folder: Path) -> object:
+        save(dense, folder / "model", dense=dense)
+        save(dense, folder / "model", dense=dense)  # over the first
+        return bytes_in(folder)
+
+    assert survives_every_kill(run, tmp_path, monkeypatch) > 20

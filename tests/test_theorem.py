@@ -2,6 +2,7 @@
 
 import json
 import math
+from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,3 +71,64 @@ def test_a_bound_is_plain_data_and_zero_has_no_logarithm() -> None:
             "status": "published, as recalled",
         },
     }
+
+
+def printed_logarithm(text: str) -> Fraction:
+    return Fraction(text.removeprefix("3^"))
+
+
+@settings(deadline=None)
+@given(logarithm=st.floats(1e-3, 1e15))
+def test_what_is_printed_is_rounded_outwards(logarithm: float) -> None:
+    magnitude = Magnitude(logarithm)
+    assert printed_logarithm(UpperBound(magnitude, THEOREM).number) >= Fraction(logarithm)
+    assert printed_logarithm(LowerBound(magnitude, THEOREM).number) <= Fraction(logarithm)
+    assert str(magnitude).startswith("about 3^")
+
+
+def test_an_upper_bound_is_never_printed_below_the_proved_one() -> None:
+    magnitude = Magnitude(25069.0085)
+    assert UpperBound(magnitude, THEOREM).number == "3^25069.1"
+    assert LowerBound(magnitude, THEOREM).number == "3^25069"
+
+
+@settings(deadline=None)
+@given(logarithm=st.floats(0, 30))
+def test_integers_from_logarithms_hold_as_well(logarithm: float) -> None:
+    upper, lower = (kind(Magnitude(logarithm), THEOREM) for kind in (UpperBound, LowerBound))
+    assert upper.integer is not None
+    assert lower.integer is not None
+    exact = 3**logarithm
+    assert upper.integer + 1 > exact > lower.integer - 1
+    assert UpperBound(Magnitude(31.0), THEOREM).integer is None
+
+
+@settings(deadline=None)
+@given(first=st.integers(0, 10**60), second=st.integers(0, 10**60), power=st.integers(0, 60))
+def test_magnitudes_multiply_and_compare_as_integers(first: int, second: int, power: int) -> None:
+    one, other = Magnitude.of(first), Magnitude.of(second)
+    assert (one * other).value == first * second
+    assert one.is_below(other) == (first < second)
+    assert Magnitude.of_power(first, power).value == first**power
+
+
+def test_a_power_beyond_every_float_is_known_by_the_logarithm_of_its_logarithm() -> None:
+    huge = Magnitude.of_power(9, 3**2000)
+    assert huge.log3 == math.inf
+    assert huge.log3_of_log3 is not None
+    assert math.isclose(huge.log3_of_log3, 2000 + log3(2), rel_tol=1e-12)
+    assert UpperBound(huge, THEOREM).number == "3^(3^2000.64)"
+    assert UpperBound(huge, THEOREM).to_dict()["log3"] is None
+    assert UpperBound(huge, THEOREM).to_dict()["log3_of_log3"] == huge.log3_of_log3
+    assert UpperBound(huge, THEOREM).outward_log3 is None
+    assert UpperBound(huge, THEOREM).holds_for(10**100)
+    assert Magnitude.of(10**50).is_below(huge)
+    assert huge.is_below(huge * huge)
+    assert (huge * Magnitude.of(0)).value == 0
+
+
+def test_long_integers_are_printed_as_powers() -> None:
+    assert str(Magnitude.of(10**40)) == f"{10**40:,}"
+    assert str(Magnitude.of(3**100)) == "about 3^100"
+    assert UpperBound(Magnitude.of(3**100 + 1), THEOREM).number == "3^100.001"
+    assert LowerBound(Magnitude.of(3**100 - 1), THEOREM).number == "3^99.9999"

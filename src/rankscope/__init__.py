@@ -4,8 +4,6 @@ Names are imported when they are first used, so that commands that need no torch
 `__init__.pyi` says where each of them comes from.
 """
 
-from importlib.metadata import version
-
 import lazy_loader
 
 from rankscope.errors import MovedNameError
@@ -23,11 +21,14 @@ _MOVED = {
     "separation_rank": "rankscope.rank.separation_rank",
 }
 
-__version__ = version("rankscope")
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rankscope")
     if name in _MOVED:
         raise MovedNameError(f"rankscope.{name} is now {_MOVED[name]}.")
     return _imported(name)

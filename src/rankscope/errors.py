@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from unicodedata import category
 
 
 class RankscopeError(Exception):
@@ -15,6 +16,10 @@ class RankscopeError(Exception):
 
 class RequestError(RankscopeError, ValueError):
     """A command was asked for something that it cannot understand."""
+
+
+class BudgetError(RankscopeError, ValueError):
+    """A request would take more memory or time than it may; the message says what fits."""
 
 
 class DiagramError(RankscopeError, ValueError):
@@ -174,6 +179,36 @@ class ConstructionError(RankscopeError, ValueError):
 
 class MovedNameError(RankscopeError, AttributeError):
     """A name of an earlier version was asked for, which is somewhere else now."""
+
+
+def printable(text: str, *, at_most: int = 200) -> str:
+    r"""A text from a stranger, for a terminal or a message: in one line, cut, and inert.
+
+    Whatever does not show as itself is written out: control characters, which a terminal obeys,
+    marks that turn the direction of writing, and halves of characters that cannot be encoded.
+
+    Example:
+        >>> printable("\x1b[2Jname\n"), printable("Gewicht\u202e"), printable("a" * 9, at_most=4)
+        ('\\x1b[2Jname\\n', 'Gewicht\\u202e', 'aaa…')
+    """
+    return inert(text if len(text) <= at_most else f"{text[: at_most - 1]}…")
+
+
+def inert(text: str, *, keep: str = "") -> str:
+    r"""A text in which whatever does not show as itself is written out; `keep` stays as it is.
+
+    Example:
+        >>> inert("two\nlines\x1b", keep="\n")
+        'two\nlines\\x1b'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in keep or category(character) == "Zs"
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def readable(count: int) -> str:

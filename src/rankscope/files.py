@@ -1,16 +1,27 @@
-"""Files: written whole or not at all, read with errors that name the path and the reason."""
+"""Files: written whole or not at all, read with errors that name the path and the reason.
+
+What is not whole yet has a temporary name beside its place, and a lock that the kernel releases
+when its process ends, however that ends. So whoever writes the same file next can tell what a
+killed process left from what another one is writing, and removes it.
+"""
 
 import hashlib
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from rankscope.errors import ModelFileError, OutputError, RankscopeError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where what a killed process left stays
+    fcntl = None  # type: ignore[assignment]
 
 # What `write_atomically` writes, and what version 0.1 wrote into the folder of a measurement.
 _LEFTOVER = re.compile(r"\.rankscope-[0-9a-f-]+\.tmp|.+\.(json|npy|sealed)\.[0-9]+\.part")
@@ -41,6 +52,38 @@ def write_atomically(path: Path | str, data: bytes, *, is_synced: bool = True) -
         raise OutputError(f"Cannot write {str(path)!r}: {_words(error)}.") from error
 
 
+def require_writable(path: Path | str, *, is_folder: bool = False) -> None:
+    """Refuse a path that could not be written, before anything is computed for it.
+
+    Nothing is made or changed.
+
+    Args:
+        path: of a file whose folder must be there; or of a folder that will be made with those
+            above it.
+        is_folder: which of the two.
+
+    Raises:
+        OutputError: as writing would.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        place = target.parent
+        if is_folder:
+            place = next(one for one in (target, *target.parents) if one.exists())
+            if not place.is_dir():
+                raise OutputError(f"Cannot make the folder {str(path)!r}: '{place}' is a file.")
+        else:
+            _permissions(target, path)
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise OutputError(
+                f"Cannot write {str(path)!r}: nothing may be added to the folder {str(place)!r}."
+            )
+    except OutputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise OutputError(f"Cannot write {str(path)!r}: {_words(error)}.") from error
+
+
 def is_leftover(path: Path) -> bool:
     """Whether a file is what a killed process left of one it was writing."""
     return _LEFTOVER.fullmatch(path.name) is not None
@@ -56,7 +99,37 @@ def remove_leftovers(folder: Path, *, of: str | None = None) -> None:
     start = "" if of is None else _temporary_start(of)
     for path in folder.iterdir():
         if is_leftover(path) and path.name.startswith(start):
-            path.unlink(missing_ok=True)
+            _remove(path)
+
+
+@contextmanager
+def folder_beside(target: Path) -> Iterator[Path]:
+    """A new folder in the same place, in which another one is prepared; gone afterwards.
+
+    Raises:
+        OutputError: if it cannot be made or written.
+    """
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"Cannot write {str(target)!r}: a file of that name is in the way.")
+    folder, descriptor = _temporary_name(target), None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_orphans(target)
+        is_held = False
+        while not is_held:
+            folder.mkdir()
+            with suppress(FileNotFoundError):
+                descriptor = os.open(folder, os.O_RDONLY)
+                is_held = _hold(descriptor, folder)
+        yield folder
+    except OSError as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(f"Cannot write {str(target)!r}: {_words(error)}.") from error
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_folder(folder: Path) -> None:
@@ -146,17 +219,67 @@ def _temporary_start(name: str) -> str:
     return f".rankscope-{digest[:8]}-"
 
 
-def _write(target: Path, data: bytes, permissions: int | None, *, is_synced: bool) -> None:
-    temporary = target.with_name(f"{_temporary_start(target.name)}{secrets.token_hex(8)}.tmp")
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f"{_temporary_start(target.name)}{secrets.token_hex(8)}.tmp")
+
+
+def _hold(descriptor: int, path: Path) -> bool:
+    """Take the lock of a new file or folder, for as long as the descriptor is open.
+
+    False if it was taken for what a killed process left, and removed, before it was held.
+    """
+    if fcntl is None:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
-        # Not `tempfile`: its files are private, but ours should follow the user's umask.
-        with temporary.open("xb") as file:
-            file.write(data)
-            if is_synced:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _remove_orphans(target: Path) -> None:
+    """Remove what killed processes left of a file or folder; what is being written is held."""
+    if fcntl is None:
+        return
+    start = _temporary_start(target.name)
+    for path in target.parent.iterdir():
+        if not (path.name.startswith(start) and is_leftover(path)):
+            continue
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+            finally:
+                os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write(target: Path, data: bytes, permissions: int | None, *, is_synced: bool) -> None:
+    if is_synced:
+        # Not where thousands of files are written: their folder is cleared by whoever holds it.
+        _remove_orphans(target)
+    is_written = False
+    while not is_written:
+        temporary = _temporary_name(target)
+        try:
+            # Not `tempfile`: its files are private, but ours should follow the user's umask.
+            with temporary.open("xb") as file:
+                if not _hold(file.fileno(), temporary):
+                    continue
+                file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
-        if permissions is not None:
-            temporary.chmod(permissions)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+                if is_synced:
+                    os.fsync(file.fileno())
+                if permissions is not None:
+                    temporary.chmod(permissions)
+                temporary.replace(target)
+                is_written = True
+        finally:
+            temporary.unlink(missing_ok=True)

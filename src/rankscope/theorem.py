@@ -1,5 +1,6 @@
 """Theorems and bounds: a number is kept together with the statement behind it."""
 
+import decimal
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,8 +10,15 @@ from enum import StrEnum
 # to print more than 4,300 digits.
 MAX_DIGITS = 4_000
 LARGEST_INTEGER = 10**MAX_DIGITS - 1
-# Rounding that a bound given only by its logarithm may owe to its float64 formula.
-RELATIVE_ROUNDING = 1e-12
+# Rounding that a bound given only by its logarithm may owe to its float64 formula: sums of up to
+# 2^18 positive terms, each good to a few units in the last place.
+RELATIVE_ROUNDING = 1e-10
+# Longer integers are printed as a power of 3: columns stay readable.
+_LARGEST_PRINTED = 10**40
+# Digits of a logarithm that are printed.
+LOGARITHM_DIGITS = 6
+# Beyond this logarithm no integer is worked out from it: float64 would hold too few of its digits.
+_LARGEST_ROUNDED = 30
 
 
 class Status(StrEnum):
@@ -61,25 +69,85 @@ class Magnitude:
     """A number that may be too large to write down.
 
     Args:
-        log3: logarithm to the base 3; minus infinity for zero.
+        log3: logarithm to the base 3; minus infinity for zero, infinity if it fits no float.
         value: the integer itself, or None if it is longer than `MAX_DIGITS` digits or the source
             gives the logarithm only.
+        log3_of_log3: the logarithm of the logarithm where that fits no float, else None.
 
     Example:
         >>> Magnitude.of(81)
-        Magnitude(log3=4.0, value=81)
+        Magnitude(log3=4.0, value=81, log3_of_log3=None)
+        >>> Magnitude(25069.0085).rounded_up(), Magnitude(25069.0085).rounded_down()
+        ('3^25069.1', '3^25069')
     """
 
     log3: float
     value: int | None = None
+    log3_of_log3: float | None = None
 
     @classmethod
     def of(cls, number: int) -> "Magnitude":
         """The magnitude of an integer that is at least zero."""
         return cls(log3(number), number if number <= LARGEST_INTEGER else None)
 
+    @classmethod
+    def of_power(cls, base: int, exponent: int) -> "Magnitude":
+        """The magnitude of a power, however long the exponent.
+
+        Example:
+            >>> Magnitude.of_power(2, 10).value, Magnitude.of_power(1, 3**800).value
+            (1024, 1)
+            >>> print(Magnitude.of_power(3, 3**800))
+            about 3^(3^800)
+        """
+        if base <= 1:
+            return cls.of(base if exponent else 1)
+        loglog = log3(exponent) + log3_of_float(log3(base)) if exponent else -math.inf
+        if loglog > _LARGEST_LOGLOG:
+            return cls(math.inf, None, loglog)
+        logarithm = exponent * log3(base)
+        return cls(logarithm) if logarithm > _LARGEST_EXACT else cls.of(base**exponent)
+
+    def __mul__(self, other: "Magnitude") -> "Magnitude":
+        if self.value is not None and other.value is not None:
+            return Magnitude.of(self.value * other.value)
+        if 0 in (self.value, other.value):
+            return Magnitude.of(0)
+        loglogs = [each.log3_of_log3 for each in (self, other) if each.log3_of_log3 is not None]
+        if not loglogs:
+            return Magnitude(self.log3 + other.log3)
+        # At most twice the larger logarithm; one that fits a float adds nothing that is printed.
+        return Magnitude(math.inf, None, max(loglogs) + (_LOG3_OF_2 if len(loglogs) > 1 else 0.0))
+
+    def is_below(self, other: "Magnitude") -> bool:
+        """Whether this is the smaller number; exact where both are written out."""
+        if self.value is not None and other.value is not None:
+            return self.value < other.value
+        if self.log3_of_log3 is not None and other.log3_of_log3 is not None:
+            return self.log3_of_log3 < other.log3_of_log3
+        return self.log3 < other.log3
+
+    def rounded_up(self) -> str:
+        """Text of a number that is at least this one."""
+        return self._text(decimal.ROUND_CEILING)
+
+    def rounded_down(self) -> str:
+        """Text of a number that is at most this one."""
+        return self._text(decimal.ROUND_FLOOR)
+
     def __str__(self) -> str:
-        return f"3^{self.log3:.6g}" if self.value is None else f"{self.value:,}"
+        return f"{'' if self._is_printed else 'about '}{self._text(decimal.ROUND_HALF_EVEN)}"
+
+    @property
+    def _is_printed(self) -> bool:
+        return self.value is not None and self.value <= _LARGEST_PRINTED
+
+    def _text(self, rounding: str) -> str:
+        if self._is_printed:
+            return f"{self.value:,}"
+        if self.log3_of_log3 is not None:
+            return f"3^(3^{_rounded(self.log3_of_log3, rounding, is_formula=True)})"
+        return f"3^{_rounded(self.log3, rounding, is_formula=self.value is None)}"
 
 
 def log3(number: int) -> float:
@@ -90,6 +158,36 @@ def log3(number: int) -> float:
         (-inf, 0.0)
     """
     return math.log(number) / math.log(3) if number > 0 else -math.inf
+
+
+def log3_of_float(number: float) -> float:
+    """Logarithm to the base 3 of a positive float."""
+    return math.log(number) / math.log(3)
+
+
+_LOG3_OF_2 = log3(2)
+_LARGEST_EXACT = log3(LARGEST_INTEGER)
+# The largest float is 3^646.05…; a logarithm below this one is held with space to add to it.
+_LARGEST_LOGLOG = 640.0
+
+
+def rounding_slack(logarithm: float) -> float:
+    """What float64 may have taken off, or added to, a logarithm that stands for a bound."""
+    return RELATIVE_ROUNDING * max(1.0, abs(logarithm)) if math.isfinite(logarithm) else 0.0
+
+
+def _rounded(logarithm: float, rounding: str, *, is_formula: bool) -> str:
+    """A logarithm with few digits, rounded in a direction beyond its own rounding error.
+
+    `is_formula`: one that has few digits already is taken as it is, 0 where a bound was clipped.
+    """
+    short = f"{logarithm:.{LOGARITHM_DIGITS}g}"
+    if is_formula and decimal.Decimal(short) == decimal.Decimal(logarithm):
+        return short
+    slack = {decimal.ROUND_CEILING: 1, decimal.ROUND_FLOOR: -1}.get(rounding, 0)
+    exact = decimal.Decimal(logarithm) + decimal.Decimal(slack * rounding_slack(logarithm))
+    few = decimal.Context(prec=LOGARITHM_DIGITS, rounding=rounding).plus(exact)
+    return f"{float(few):.{LOGARITHM_DIGITS}g}"
 
 
 @dataclass(frozen=True)
@@ -115,25 +213,47 @@ class Bound(ABC):
     def relation(self) -> str:
         """How the quantity compares with the number: <= or >=."""
 
+    @property
+    @abstractmethod
+    def number(self) -> str:
+        """The number as text, rounded outwards: what is printed holds as well."""
+
+    @property
+    @abstractmethod
+    def integer(self) -> int | None:
+        """An integer that bounds as well, rounded outwards; None if it would be too long."""
+
+    @property
+    @abstractmethod
+    def outward_log3(self) -> float | None:
+        """The logarithm to the base 3, rounded outwards; None if it is not finite."""
+
     @abstractmethod
     def holds_for(self, measured: int) -> bool:
         """Whether a measurement is consistent with the bound."""
 
+    @property
+    def statement(self) -> str:
+        """What the bound says, without its source."""
+        return f"{self.quantity} {self.relation} {self.number}"
+
     def __str__(self) -> str:
-        return f"{self.quantity} {self.relation} {self.magnitude}    [{self.theorem}]"
+        return f"{self.statement}    [{self.theorem}]"
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data for JSON; the logarithm of zero is None."""
+        """Plain data for JSON; the logarithm of zero, or one that fits no float, is None.
+
+        Only in the second case there is `log3_of_log3`.
+        """
+        loglog = self.magnitude.log3_of_log3
         return {
             "quantity": self.quantity,
             "relation": self.relation,
             "value": self.value,
             "log3": self.log3 if math.isfinite(self.log3) else None,
+            **({} if loglog is None else {"log3_of_log3": loglog}),
             "theorem": self.theorem.to_dict(),
         }
-
-    def _rounding(self) -> float:
-        return RELATIVE_ROUNDING * max(1.0, abs(self.log3)) if math.isfinite(self.log3) else 0.0
 
 
 @dataclass(frozen=True)
@@ -154,11 +274,28 @@ class UpperBound(Bound):
         """Always `<=`."""
         return "<="
 
+    @property
+    def number(self) -> str:
+        """The number as text, rounded up."""
+        return self.magnitude.rounded_up()
+
+    @property
+    def integer(self) -> int | None:
+        """The integer, or the largest one not above the power that the logarithm gives."""
+        if self.value is not None or not self.log3 <= _LARGEST_ROUNDED:
+            return self.value
+        return math.floor(3 ** (self.log3 + rounding_slack(self.log3)))
+
+    @property
+    def outward_log3(self) -> float | None:
+        """The logarithm to the base 3, rounded up; None if it is not finite."""
+        return _outward(self.log3, 1)
+
     def holds_for(self, measured: int) -> bool:
         """Whether a measurement is at most the bound."""
         if self.value is not None:
             return measured <= self.value
-        return log3(measured) <= self.log3 + self._rounding()
+        return log3(measured) <= self.log3 + rounding_slack(self.log3)
 
 
 @dataclass(frozen=True)
@@ -176,8 +313,31 @@ class LowerBound(Bound):
         """Always `>=`."""
         return ">="
 
+    @property
+    def number(self) -> str:
+        """The number as text, rounded down."""
+        return self.magnitude.rounded_down()
+
+    @property
+    def integer(self) -> int | None:
+        """The integer, or the least one that is not below the power that the logarithm gives."""
+        if self.value is not None or not self.log3 <= _LARGEST_ROUNDED:
+            return self.value
+        return math.ceil(3 ** (self.log3 - rounding_slack(self.log3)))
+
+    @property
+    def outward_log3(self) -> float | None:
+        """The logarithm to the base 3, rounded down; None if it is not finite."""
+        return _outward(self.log3, -1)
+
     def holds_for(self, measured: int) -> bool:
         """Whether a measurement at almost every choice of weights is at least the bound."""
         if self.value is not None:
             return measured >= self.value
-        return log3(measured) >= self.log3 - self._rounding()
+        return log3(measured) >= self.log3 - rounding_slack(self.log3)
+
+
+def _outward(logarithm: float, direction: int) -> float | None:
+    if not math.isfinite(logarithm):
+        return None
+    return logarithm + direction * rounding_slack(logarithm) if logarithm else 0.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import rankscope
@@ -138,3 +138,32 @@ def test_the_embedded_transformer_is_the_default() -> None:
     assert found.configuration is not None
     assert found.configuration.family == "gpt2"
     assert len(found.tensors) > 10
+
+
+def test_what_the_configuration_does_not_name_is_counted_and_said(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", GPT2)
+    named = audit(folder).parameters
+    tensors = load_file(folder / "model.safetensors")
+    tensors["adapter.weight"] = torch.randn(500, 500)
+    tensors["copy.weight"] = tensors["transformer.wte.weight"].clone()
+    tensors["h.0.attn.bias"] = torch.ones(1, 1, 8, 8).tril()  # a mask, not learned
+    tensors["steps"] = torch.tensor(3)
+    save_file(tensors, folder / "model.safetensors")
+    found = audit(folder)
+    assert found.parameters.total == named.total + 250_000
+    assert found.parameters.other == named.other + 250_000
+    finding = next(one for one in found.findings if one.id == "unnamed-tensors")
+    assert finding.value == 250_000
+    assert "250,000 parameters that the configuration does not name, in 1 tensors" in finding.title
+    assert "adapter.weight" in finding.title
+
+
+def test_numbers_whose_squares_overflow_are_refused(tmp_path: Path) -> None:
+    weight = torch.full((3, 4), 1e200, dtype=torch.float64)
+    weight[0, 0], weight[1, 1] = float("inf"), 1.0
+    save_file({"fc.weight": weight}, tmp_path / "model.safetensors")
+    with pytest.raises(
+        ModelFileError,
+        match=r"0 of 12 entries are NaN, 1 infinite, 10 above 1e\+140, too large to be squared",
+    ):
+        audit(tmp_path / "model.safetensors")

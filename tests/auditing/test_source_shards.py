@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rankscope.auditing.torch_files import open_torch_file
-from rankscope.auditing.weight_files import SafetensorsFile, Shards
+from rankscope.auditing.weight_files import Shards
 from rankscope.errors import ModelFileError
+from rankscope.tensor_files import SafetensorsFile, TorchFile
 
 INDEX = "model.safetensors.index.json"
 
@@ -48,7 +48,7 @@ def test_both_names_of_a_tied_tensor_may_stand_in_the_index(tmp_path: Path) -> N
     torch.save({"embedding": weight, "head": weight}, tmp_path / "one.bin")
     weight_map = {"embedding": "one.bin", "head": "one.bin"}
     (tmp_path / "index").write_text(json.dumps({"weight_map": weight_map}))
-    shards = Shards(tmp_path / "index", open_file=open_torch_file)
+    shards = Shards(tmp_path / "index", open_file=TorchFile)
     assert [(entry.name, entry.tied_names) for entry in shards.entries] == [
         ("embedding", ("head",))
     ]

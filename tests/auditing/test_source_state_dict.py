@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.auditing.sources import TensorEntry
 from rankscope.auditing.state_dicts import StateDict
 from rankscope.errors import ModelFileError
+from rankscope.tensor_files import TensorEntry
 
 
 def test_entries_are_the_tensors_in_their_order() -> None:

@@ -1,7 +1,11 @@
 import io
 import json
+import sys
+import unicodedata
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rankscope.cli import console
 
@@ -39,3 +43,31 @@ def test_progress_is_shown_to_a_terminal_only(
     with console.working("thinking"):
         pass
     assert "thinking" in terminal.getvalue()
+
+
+def test_a_complaint_obeys_nobody_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_error("\x1b[2J\x9b2J" + "a" * 10**6)
+    error = capsys.readouterr().err
+    assert error.startswith("rankscope: \\x1b[2J\\x9b2Jaaa")
+    assert len(error) < 5000
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.text())
+def test_json_shows_every_character_or_writes_it_out(text: str) -> None:
+    written = console.to_json({text: text})
+    assert json.loads(written) == {text: text}
+    assert not any(unicodedata.category(c) in ("Cs", "Zl", "Zp") for c in written)
+    assert not any(unicodedata.category(c) == "Cc" and c != "\n" for c in written)
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.text())
+def test_what_is_printed_reaches_no_terminal_as_a_command(text: str) -> None:
+    stream = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", stream)
+        with console.inert_output():
+            sys.stdout.write(text)
+    assert all(c.isprintable() or c in "\n\t" or c.isspace() for c in stream.getvalue())
+    assert "\x1b" not in stream.getvalue()

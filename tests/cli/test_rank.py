@@ -71,8 +71,11 @@ def test_a_certificate_is_written_and_proved(
     assert "separation rank 18 exactly" in capsys.readouterr().out
     assert main(["verify", str(path)]) == 0
     assert capsys.readouterr().out.startswith("PROVED: For almost all weights")
-    assert main(["verify", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["soundness"] == "0"
+    assert main(["verify", str(path), "--json", "--slow", "--jobs", "2"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["soundness"], document["conditions"]) == ("0", [])
+    assert main(["verify", str(path), "--max-seconds", "1e-9"]) == 2
+    assert "more than the 1e-09 s allowed" in capsys.readouterr().err
 
 
 def test_a_false_certificate_fails_and_another_file_is_no_certificate(
@@ -92,6 +95,7 @@ def test_a_false_certificate_fails_and_another_file_is_no_certificate(
     assert capsys.readouterr().out.startswith("FAILED")
     path.write_text("{}", encoding="utf-8")
     assert main(["verify", str(path)]) == 2
+    assert "rank.json is no certificate" in capsys.readouterr().err
     assert main(["verify", str(tmp_path / "none.json")]) == 2
 
 
@@ -148,11 +152,11 @@ def test_a_function_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", b"1,2", "--data takes .npy, .pt, .safetensors, got 'x.csv'"),
-        ("none.npy", None, "Cannot read none.npy"),
-        ("x.npy", b"nonsense", "x.npy is not a sound .npy file"),
-        ("x.pt", b"nonsense", "x.pt is not a sound .pt file"),
-        ("x.safetensors", b"nonsense", "x.safetensors is not a sound .safetensors file"),
+        ("x.csv", b"1,2", "'x.csv' ends in '.csv'; wanted .safetensors, .npz, .pt"),
+        ("none.npy", None, "Cannot read 'none.npy': No such file"),
+        ("x.npy", b"nonsense", "x.npy is damaged, or not what numpy.save writes"),
+        ("x.pt", b"nonsense", "x.pt was not written by torch.save"),
+        ("x.safetensors", b"nonsense", "x.safetensors is no safetensors file"),
     ],
 )
 def test_broken_data_is_refused(
@@ -173,7 +177,9 @@ def test_data_must_be_a_tensor_with_positions(
 ) -> None:
     (tmp_path / "mine.py").write_text("def nothing(): return None\n", encoding="utf-8")
     numpy.save(tmp_path / "x.npy", numpy.zeros(3))
-    assert "(count, positions, …), got (3,)" in complaint(capsys, "rank mine:nothing --data x.npy")
+    assert "(count, positions, …), got one of shape (3,)" in complaint(
+        capsys, "rank mine:nothing --data x.npy"
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,6 +237,8 @@ def test_bounds_of_the_largest_model(capsys: pytest.CaptureFixture[str]) -> None
     found = answer(capsys, "bounds attention --depth 96 --width 12288 --heads 96")
     assert found["count"] is None
     assert found["count_log3"] > found["lower_log3"] > 0
+    assert found["best_upper"] is None
+    assert found["best_upper_log3"] > found["count_log3"] > found["best_lower_log3"]
 
 
 @pytest.mark.parametrize(
@@ -252,4 +260,94 @@ def test_bounds_of_the_other_families(
     if lower is not None:
         assert 3 ** found["lower_log3"] == pytest.approx(lower)
     assert main(["bounds", *command.split()]) == 0
-    assert "no theorem covers these sizes" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("best proved")
+    assert "no theorem" not in said
+    assert found["best_upper"] == count
+    is_recalled = command.startswith("recurrent")
+    assert found["best_lower"] == (None if is_recalled else lower)
+
+
+def test_the_best_proved_interval_stands_first(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "bounds attention --depth 4 --width 6")
+    assert found["best_lower"] == 759_696
+    assert found["best_upper"] == found["count"]
+    assert found["lower_log3"] == 0
+    assert main(["bounds", "attention", "--depth", "4", "--width", "6"]) == 0
+    first, second, *others = capsys.readouterr().out.splitlines()
+    assert "separation rank >= 759,696 for almost all weights" in first
+    assert f"separation rank <= {found['count']:,} " in second
+    assert all(line.startswith("best proved") for line in (first, second))
+    assert all(line.startswith("also") for line in others)
+    refined = answer(capsys, "bounds attention --depth 2 --width 4 --heads 2")
+    assert (refined["best_upper"], refined["count"]) == (107, 110)
+
+
+def test_theorems_for_balanced_splits_are_left_out_for_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = "bounds attention --depth 4 --width 6 --left 0"
+    found = answer(capsys, command)
+    assert (found["lower_log3"], found["upper_log3"]) == (None, None)
+    assert found["best_lower"] <= found["best_upper"] == found["count"]
+    assert main(command.split()) == 0
+    assert "Thm 7.2" not in capsys.readouterr().out
+
+
+def test_bounds_are_printed_outwards_and_never_overflow(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["bounds", "attention", "--depth", "700", "--width", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "separation rank <= 3^25069.1 " in said
+    assert "separation rank <= 3^(3^700.001) " in said
+
+
+def test_few_tokens_that_cannot_be_counted_have_the_bound_of_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = answer(capsys, "bounds attention --depth 6 --width 64 --tokens 20")
+    assert (found["count"], found["count_log3"]) == (None, None)
+    assert found["best_upper_log3"] > found["best_lower_log3"] > 0
+
+
+def test_growth_rates_of_the_embedding_rank_are_printed_with_their_conditions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = "bounds attention --depth 3 --width 9 --embedding-rank 3"
+    symbols = [growth["symbol"] for growth in answer(capsys, command)["growths"]]
+    assert symbols == ["O~", "Omega~"]
+    assert main(command.split()) == 0
+    said = capsys.readouterr().out
+    assert "O~(depth * min(embedding rank, width)), which bounds no number" in said
+    assert "eq. (7.12)" in said
+    assert "eq. (7.13)" in said
+    shallow = answer(capsys, f"{command.replace('depth 3', 'depth 2')}")
+    assert [growth["symbol"] for growth in shallow["growths"]] == ["O~"]
+    assert answer(capsys, "bounds attention --depth 3 --width 9")["growths"] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("attention --depth 2 --width 3 --tokens 200000000", "--tokens may be at most 1,048,576"),
+        ("polynomial --inputs 4 --degree 2 --depth 65536", "--depth may be at most 10,000"),
+        ("polynomial --inputs 4 --degree 20 --depth 9999", "--depth times --degree may be at most"),
+        (
+            "recurrent --tokens 4 --templates 2 --channels 2 --depth 2147483647",
+            "--depth may be at most 10,000, got 2,147,483,647",
+        ),
+        ("recurrent --tokens 4 --templates 2 --channels 2 --depth 65", "depth must be at most 64"),
+        (
+            f"recurrent --tokens 4 --templates 2 --channels {10**40}",
+            "--channels may be at most 1,000,000, got about 10^40",
+        ),
+        ("mixed-polynomial --inputs 4 --width 2 --degrees 90000,90000", "the sum of --degrees"),
+    ],
+)
+def test_sizes_that_nobody_can_build_are_refused_at_once(
+    capsys: pytest.CaptureFixture[str], command: str, message: str
+) -> None:
+    said = complaint(capsys, f"bounds {command}")
+    assert message in said
+    assert said.count("\n") == 1

@@ -109,8 +109,16 @@ def test_labels_that_latex_cannot_set_are_outlines() -> None:
 
 def test_a_title_with_a_line_break_stays_in_its_comment(gallery: Scene) -> None:
     text = to_tikz(replace(gallery, title="first\n\\second \ud800"))
-    assert text.startswith("% first \\second ?\n\\definecolor")
+    assert text.startswith("% first /second ?\n\\definecolor")
     assert text.encode("utf-8")
+
+
+def test_no_command_of_tex_comes_through_from_a_title(gallery: Scene) -> None:
+    title = r"\input{/etc/passwd} \immediate\write18{id} ^^5cinput" + "\x1b[2J\u2028\\def"
+    first = to_tikz(replace(gallery, title=title)).splitlines()[0]
+    assert first.startswith("% /input{/etc/passwd} /immediate/write18{id}")
+    assert "\\" not in first
+    assert first.isprintable()
 
 
 def document(picture: str) -> str:

@@ -8,15 +8,13 @@ import torch
 
 from rankscope.compression.training.recipe import Constant, Recipe
 from rankscope.errors import ExperimentError
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.classifiers import (
     DIGITS,
     FORMS,
     MNIST_PATCHES,
-    SHALLOW_VS_DEEP,
     SIZES,
     SMALL_DIGITS_PATCHES,
-    TT_DIGITS,
-    TT_MNIST,
     ClassifierEntry,
     Form,
     learning_curves,
@@ -27,6 +25,10 @@ from rankscope.lab.experiments.experiment import Entry, Row, RunContext
 from rankscope.networks.batches import TensorData
 from rankscope.networks.classifiers import ShallowClassifier
 from rankscope.networks.features import PatchFeatures
+
+SHALLOW_VS_DEEP = find_experiment("shallow-vs-deep")
+TT_DIGITS = find_experiment("tt-digits")
+TT_MNIST = find_experiment("tt-mnist")
 
 # Classifier entry.
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import ExperimentError
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.cp_networks import (
-    CP_LAYERS_ACCURACY,
     AccuracyEntry,
     LabelNoiseEntry,
     PropertiesEntry,
@@ -20,6 +20,8 @@ from rankscope.lab.experiments.cp_networks import (
 from rankscope.lab.experiments.experiment import Row, RunContext
 from rankscope.networks.batches import PadCropFlip, TensorData
 from rankscope.networks.datasets import DataSet
+
+CP_LAYERS_ACCURACY = find_experiment("cp-layers-accuracy")
 
 # Small networks, plain and with CP layers.
 

@@ -13,17 +13,12 @@ from rankscope.auditing.depth_width_law import LEVINE
 from rankscope.compression.training import loop
 from rankscope.errors import ExperimentError
 from rankscope.factorize.tunable_attention import TunableAttention
-from rankscope.lab.experiments.attention_forms import ATTENTION_FORMS, FormEntry
-from rankscope.lab.experiments.bottlenecks import (
-    EMBEDDING_BOTTLENECK,
-    HEAD_BOTTLENECK,
-    SIZE,
-    ExactRankEntry,
-    gain_rows,
-)
-from rankscope.lab.experiments.depth_width import DEPTH_WIDTH, crossing, crossing_rows
+from rankscope.lab import find_experiment
+from rankscope.lab.experiments.attention_forms import FormEntry
+from rankscope.lab.experiments.bottlenecks import SIZE, ExactRankEntry, gain_rows
+from rankscope.lab.experiments.depth_width import crossing, crossing_rows
 from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
-from rankscope.lab.experiments.rank_predicts_loss import RANK_PREDICTS_LOSS, RankEntry
+from rankscope.lab.experiments.rank_predicts_loss import RankEntry
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
@@ -37,6 +32,12 @@ from rankscope.lab.experiments.sequence_models import (
 )
 from rankscope.networks.sequence import CPForm, MultiHead, PixelInput, TransformerShape
 from rankscope.progress import Progress
+
+ATTENTION_FORMS = find_experiment("attention-forms")
+DEPTH_WIDTH = find_experiment("depth-width")
+EMBEDDING_BOTTLENECK = find_experiment("embedding-bottleneck")
+HEAD_BOTTLENECK = find_experiment("head-bottleneck")
+RANK_PREDICTS_LOSS = find_experiment("rank-predicts-loss")
 
 # Kept memory.
 
@@ -302,6 +303,7 @@ def test_models_of_the_other_experiments_are_measured() -> None:
 # Exact rank entry.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "rank"),
     [

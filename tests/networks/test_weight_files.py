@@ -35,7 +35,7 @@ def test_all_formats_hold_the_same_tensors(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_refused_by_name() -> None:
     for name in ("none.safetensors", "none.npz", "none.pth"):
-        with pytest.raises(ModelFileError, match=rf"cannot read '{name}': No such file"):
+        with pytest.raises(ModelFileError, match=rf"Cannot read '{name}': No such file"):
             read_weights(Path(name))
 
 
@@ -45,11 +45,13 @@ def test_another_kind_of_file_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("ending", [".safetensors", ".npz", ".pt"])
-@pytest.mark.parametrize("content", [b"", b"nonsense that is long enough to look at"])
-def test_a_damaged_file_is_refused(ending: str, content: bytes) -> None:
+def test_a_damaged_file_is_refused(ending: str) -> None:
     path = Path(f"damaged{ending}")
-    path.write_bytes(content)
-    with pytest.raises(ModelFileError, match=rf"damaged{ending}' is damaged"):
+    path.write_bytes(b"")
+    with pytest.raises(ModelFileError, match=rf"damaged{ending}': it is empty"):
+        read_weights(path)
+    path.write_bytes(b"nonsense that is long enough to look at")
+    with pytest.raises(ModelFileError, match=rf"damaged{ending} (is no|was not written by)"):
         read_weights(path)
 
 
@@ -64,17 +66,24 @@ def test_no_code_of_a_file_is_run() -> None:
     Path("trap.pt").write_bytes(pickle.dumps(Trap(), protocol=2))
     torch.save({"weight": Trap()}, "trap.pth")
     numpy.savez("trap.npz", weight=numpy.array([Trap()], dtype=object))
-    for name in ("trap.pt", "trap.pth", "trap.npz"):
-        with pytest.raises(ModelFileError, match=rf"'{name}' is damaged, or holds something else"):
+    for name in ("trap.pt", "trap.pth"):
+        with pytest.raises(
+            ModelFileError, match=rf"{name} was not opened: it asks for '.*getattr'"
+        ):
             read_weights(Path(name))
+    with pytest.raises(ModelFileError, match=r"array 'weight.npy' holds numpy's object; wanted"):
+        read_weights(Path("trap.npz"))
     assert not Path("trace").exists()
 
 
 def test_a_file_that_holds_no_state_dict_is_refused() -> None:
     torch.save({"weight": 3}, "number.pt")
     torch.save([torch.zeros(2)], "list.pt")
-    for name in ("number.pt", "list.pt"):
-        with pytest.raises(ModelFileError, match=rf"'{name}' is damaged, or holds something else"):
+    for name, reason in (
+        ("number.pt", "no tensors by name"),
+        ("list.pt", "a list; wanted a state"),
+    ):
+        with pytest.raises(ModelFileError, match=rf"{name} holds {reason}"):
             read_weights(Path(name))
 
 

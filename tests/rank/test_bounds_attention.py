@@ -1,5 +1,6 @@
 """Published and own bounds on self-attention."""
 
+import contextlib
 import itertools
 import math
 
@@ -11,14 +12,19 @@ from numpy.typing import NDArray
 
 from rankscope.errors import BoundError
 from rankscope.rank.bounds.attention import (
+    heads_upper_bound,
     multiset_lower_bound,
     published_lower_bound,
     published_upper_bound,
     quadric_lower_bound,
     word_upper_bound,
 )
-from rankscope.rank.bounds.counting import counting_upper_bound
-from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank.bounds.counting import (
+    counting_upper_bound,
+    monomial_lower_bound,
+    narrow_counting_upper_bound,
+)
+from rankscope.rank.bounds.sizes import DEEPEST, LARGEST, AttentionSizes
 from rankscope.rank.elimination import rank_modulo
 from rankscope.theorem import Status
 
@@ -213,3 +219,46 @@ def test_bounds_outside_their_assumptions_are_refused() -> None:
         quadric_lower_bound(AttentionSizes(2, 4, own_tokens=1))
     with pytest.raises(BoundError, match="got depth 3, embedding rank 1, 4 tokens, degree 3"):
         quadric_lower_bound(AttentionSizes(3, 4, embedding_rank=1))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    depth=st.integers(1, 12),
+    width=st.integers(2, 40),
+    own=st.integers(1, 40),
+    other=st.integers(1, 40),
+)
+def test_theorems_about_balanced_splits_are_silent_on_others(
+    depth: int, width: int, own: int, other: int
+) -> None:
+    sizes = AttentionSizes(depth, width, own_tokens=own, other_tokens=other)
+    is_covered = own == other and 3**depth != width
+    assert (published_lower_bound(sizes) is not None) == is_covered
+    assert (published_upper_bound(sizes) is not None) == is_covered
+    if own != other and depth > 1:
+        with pytest.raises(BoundError, match=f"sides of one size.* sides of {own} and {other}"):
+            multiset_lower_bound(sizes)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    depth=st.sampled_from([1, 640, 650, 4000, DEEPEST]),
+    width=st.sampled_from([1, 8, 12288, LARGEST]),
+    heads=st.sampled_from([1, 2, 96]),
+    head_size=st.sampled_from([1, 64, LARGEST]),
+)
+def test_no_allowed_size_overflows(depth: int, width: int, heads: int, head_size: int) -> None:
+    sizes = AttentionSizes(depth, width, heads, head_size=head_size)
+    for bound in (
+        published_lower_bound,
+        published_upper_bound,
+        multiset_lower_bound,
+        quadric_lower_bound,
+        monomial_lower_bound,
+        word_upper_bound,
+        counting_upper_bound,
+        narrow_counting_upper_bound,
+        heads_upper_bound,
+    ):
+        with contextlib.suppress(BoundError):
+            assert str(bound(sizes))

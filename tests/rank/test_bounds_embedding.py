@@ -20,7 +20,9 @@ def test_rates_follow_the_smaller_of_embedding_rank_and_width(
 ) -> None:
     sizes = AttentionSizes(depth, width, heads, embedding_rank=rank)
     smaller = min(rank, width)
-    assert embedding_upper_growth(sizes).rate == depth * smaller
+    upper = embedding_upper_growth(sizes)
+    assert upper is not None
+    assert upper.rate == depth * smaller
     lower = embedding_lower_growth(sizes)
     assert (lower is not None) == (3**depth > width and heads < smaller)
     if lower is not None:
@@ -30,6 +32,7 @@ def test_rates_follow_the_smaller_of_embedding_rank_and_width(
 def test_a_growth_rate_is_shown_as_a_formula_and_never_as_a_number() -> None:
     sizes = AttentionSizes(5, 8, heads=2, embedding_rank=3)
     upper, lower = embedding_upper_growth(sizes), embedding_lower_growth(sizes)
+    assert upper is not None
     assert lower is not None
     assert str(upper).startswith("log(separation rank) = O~(depth * min(embedding rank, width)), ")
     assert str(lower).startswith(
@@ -53,3 +56,12 @@ def test_the_document_says_that_no_number_is_bounded() -> None:
         "theorem": growth.theorem.to_dict(),
     }
     assert growth.theorem.status is Status.DISPUTED
+
+
+def test_no_growth_is_given_where_the_theorem_does_not_apply() -> None:
+    for sizes in (
+        AttentionSizes(5, 8, embedding_rank=3, own_tokens=1, other_tokens=3),
+        AttentionSizes(5, 8, embedding_rank=3, degree=5),
+    ):
+        assert embedding_upper_growth(sizes) is None
+        assert embedding_lower_growth(sizes) is None

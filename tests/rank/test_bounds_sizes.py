@@ -51,6 +51,10 @@ def test_sizes_out_of_range_are_refused_with_their_numbers() -> None:
         AttentionSizes(1, 3, degree=4)
     with pytest.raises(BoundError, match="degree must be odd and at least 3, got 1"):
         AttentionSizes(1, 3, degree=1)
+    with pytest.raises(BoundError, match="width must be at most 1,000,000,000, got about 10"):
+        AttentionSizes(1, 10**40)
+    with pytest.raises(BoundError, match=r"layers of degree 99 must be at most 2,391, got 3,000"):
+        AttentionSizes(3000, 3, degree=99)
     with pytest.raises(BoundError, match="3 heads do not divide width 10; give head_size"):
         published_lower_bound(AttentionSizes(2, 10, heads=3))
 

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.embedded import embedded_model
 from rankscope.auditing.families.catalogue import expected_tensors, read_configuration
-from rankscope.auditing.findings import Finding, contradictions, shape_findings, weight_findings
+from rankscope.auditing.findings import (
+    Finding,
+    contradictions,
+    shape_findings,
+    unnamed_findings,
+    unnamed_tensors,
+    weight_findings,
+)
 from rankscope.auditing.sources import OpenedModel
 from rankscope.auditing.tensors import TensorRow, part_of
 from rankscope.auditing.weight_files import open_model
@@ -33,7 +40,8 @@ class Audit:
     Args:
         source: the path or name it was read from.
         configuration: its shape, or None if only weights are known.
-        parameters: exact counts: of the configuration if there is one, otherwise of the weights.
+        parameters: exact counts: of the configuration and of what the weights hold beside it, or
+            of the weights alone.
         findings: the weightiest first.
         tensors: one row for each, in the order of the file; empty without weights.
     """
@@ -89,29 +97,42 @@ def audit(
     """
     opened = open_model(embedded_model("transformer") if model is None else model)
     source = name or ("the embedded transformer" if model is None else opened.name)
-    configuration = _configuration(opened, family)
+    configuration, unnamed = _configuration(opened, family)
     rows = _rows(model, opened, configuration, report)
-    parameters = _count_parameters(rows) if configuration is None else configuration.parameters
-    findings = [] if configuration is None else [*shape_findings(configuration)]
+    # A copy of a named tensor is counted already, whichever of the two comes first.
+    counted = {row.same_as or row.name for row in rows if row.name not in unnamed}
+    beside = [row for row in rows if row.name not in counted and _is_counted(row)]
+    more = _count_parameters(beside)
+    parameters = _count_parameters(rows)
+    findings: list[Finding] = []
+    if configuration is not None:
+        parameters = configuration.parameters + more
+        findings += shape_findings(configuration)
+        findings += unnamed_findings(beside, more, "" if model is None else source)
     findings += weight_findings(rows, parameters, "" if model is None else source)
     findings.sort(key=lambda finding: -finding.severity)
     return Audit(source, configuration, parameters, tuple(findings), rows)
 
 
-def _configuration(opened: OpenedModel, family: str | None) -> Configuration | None:
+def _configuration(
+    opened: OpenedModel, family: str | None
+) -> tuple[Configuration | None, frozenset[str]]:
+    """The configuration, and the names of tensors among the weights that it does not speak of."""
     if opened.config is None:
-        return None
+        return None, frozenset()
     configuration = read_configuration(opened.config, family=family, who=opened.name)
+    unnamed: tuple[str, ...] = ()
     if opened.tensors is not None:
         expected = expected_tensors(opened.config, family=family, who=opened.name)
         actual = {entry.name: entry.shape for entry in opened.tensors.entries}
         wrong = contradictions(expected, actual)
+        unnamed = unnamed_tensors(expected, actual)
         if wrong:
             raise ConfigurationError(
                 f"{opened.name}: the configuration contradicts the weights: {wrong[0]}"
                 + (f" ({len(wrong) - 1} more)." if len(wrong) > 1 else "")
             )
-    return configuration
+    return configuration, frozenset(unnamed)
 
 
 def _rows(
@@ -154,7 +175,11 @@ def _count_parameters(rows: Sequence[TensorRow]) -> Parameters:
     """Parameters of the weights by part; copies are counted once, and buffers not at all."""
     counts: Counter[str] = Counter()
     for row in rows:
-        is_buffer = "float" not in row.dtype or row.name.endswith(_STATISTICS)
-        if row.same_as is None and not is_buffer:
+        if _is_counted(row):
             counts[part_of(row.name)] += math.prod(row.shape)
     return Parameters(**counts)
+
+
+def _is_counted(row: TensorRow) -> bool:
+    is_buffer = "float" not in row.dtype or row.name.endswith(_STATISTICS)
+    return row.same_as is None and not is_buffer

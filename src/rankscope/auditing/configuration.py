@@ -37,6 +37,11 @@ class Parameters:
         """All of them."""
         return sum(asdict(self).values())
 
+    def __add__(self, other: "Parameters") -> "Parameters":
+        """Part by part."""
+        mine, theirs = asdict(self), asdict(other)
+        return Parameters(**{part: mine[part] + theirs[part] for part in mine})
+
     def to_dict(self) -> dict[str, int]:
         """Plain data for JSON, the total first."""
         return {"total": self.total, **asdict(self)}

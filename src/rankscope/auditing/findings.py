@@ -11,6 +11,7 @@ from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.depth_width_law import LEVINE, parameters_in_blocks
 from rankscope.auditing.families.tensor_list import ExpectedTensor, Part
 from rankscope.auditing.tensors import MatrixRow, TensorRow
+from rankscope.errors import printable
 from rankscope.rank.bounds.counting import counting_upper_bound
 from rankscope.rank.bounds.sizes import AttentionSizes
 
@@ -94,6 +95,56 @@ def contradictions(
     sentences += _missing(matches, [one for one in expected if _list_of(one.name)[0] not in lists])
     sentences += _unexpected_biases(matches, actual)
     return tuple(sentences)
+
+
+# Tables and masks that some versions of a library saved beside the weights; nobody learns them.
+_BUFFERS = re.compile(
+    r"(?:.*\.)?(?:(?:attn|attention)\.(?:masked_)?bias|(?:\w+\.)?inv_freq|position_ids"
+    r"|token_type_ids|relative_position_index|attn_mask|\w*num_batches_tracked)"
+)
+
+
+def unnamed_tensors(
+    expected: Iterable[ExpectedTensor], actual: Mapping[str, TensorShape]
+) -> tuple[str, ...]:
+    """Tensors of the weights that the configuration does not speak of; known buffers are none.
+
+    Example:
+        >>> wanted = ExpectedTensor("norm.weight", (64,), Part.NORMALIZATION)
+        >>> unnamed_tensors([wanted], {"model.norm.weight": (64,), "adapter.weight": (9, 9)})
+        ('adapter.weight',)
+    """
+    named = set(_matches(tuple(expected), actual).values())
+    return tuple(name for name in actual if name not in named and not _BUFFERS.fullmatch(name))
+
+
+def unnamed_findings(
+    rows: Sequence[TensorRow], counted: Parameters, source: str
+) -> tuple[Finding, ...]:
+    """One finding if the weights hold more than the configuration names.
+
+    Args:
+        rows: the tensors that the configuration does not speak of, without copies and buffers.
+        counted: their parameters.
+        source: named in the command.
+    """
+    if not counted.total:
+        return ()
+    largest = max(rows, key=lambda row: math.prod(row.shape))
+    finding = Finding(
+        id="unnamed-tensors",
+        severity=Severity.NOTE,
+        title=f"The weights hold {counted.total:,} parameters that the configuration does not "
+        f"name, in {len(rows):,} tensors, the largest {printable(largest.name)}; they are counted.",
+        value=counted.total,
+        threshold=0,
+        saving=None,
+        reason="Heads for tasks, adapters and leftovers of training are saved beside a model; "
+        "whoever loads the configuration alone does not get them.",
+        reference="names and shapes of the family's own checkpoints",
+        command=_again(source),
+    )
+    return (finding,)
 
 
 def _matches(

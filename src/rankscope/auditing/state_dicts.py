@@ -1,4 +1,4 @@
-"""Tensors that torch already knows by name: a state dict, of a module or mapped from a file."""
+"""Tensors that torch already knows by name: the state dict of a module."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from rankscope.auditing.sources import TensorEntry, TensorSource
-from rankscope.errors import ModelFileError
+from rankscope.errors import ModelFileError, printable
+from rankscope.tensor_files.sources import TensorEntry, TensorSource
 
 
 class StateDict(TensorSource):
@@ -19,7 +19,7 @@ class StateDict(TensorSource):
         who: whose it is, for messages.
 
     Raises:
-        ModelFileError: if a tensor is sparse, or has no shape yet.
+        ModelFileError: if a tensor is sparse, nested or quantized, or has no shape yet.
     """
 
     def __init__(self, state: Mapping[str, Any], *, who: str) -> None:
@@ -42,19 +42,22 @@ class StateDict(TensorSource):
         tensor = self._tensors[name]
         if tensor.is_meta:
             raise ModelFileError(
-                f"{self._who}: tensor {name!r} is on the meta device, which holds no values; "
-                "load the weights first."
+                f"{self._who}: tensor '{printable(name)}' is on the meta device, which holds no "
+                "values; load the weights first."
             )
         return tensor.detach().cpu()
 
     def _checked(self, name: str, tensor: Tensor) -> Tensor:
         if is_lazy(tensor):
             raise ModelFileError(
-                f"{self._who}: tensor {name!r} has no shape before the module has been run once."
+                f"{self._who}: tensor '{printable(name)}' has no shape before the module has been "
+                "run once."
             )
-        if tensor.layout is not torch.strided:
+        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+            kind = "nested" if tensor.is_nested else tensor.layout
             raise ModelFileError(
-                f"{self._who}: tensor {name!r} is {tensor.layout}; only dense tensors are read."
+                f"{self._who}: tensor '{printable(name)}' is "
+                f"{'quantized' if tensor.is_quantized else kind}; only dense tensors are read."
             )
         return tensor
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import cast
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from rankscope.auditing.configuration import Configuration
 from rankscope.auditing.packing import Packing, attention_blocks, packing_of
-from rankscope.auditing.sources import TensorEntry, TensorSource
 from rankscope.auditing.spectra import (
     Geometry,
     Spectrum,
@@ -24,7 +22,9 @@ from rankscope.auditing.spectra import (
 )
 from rankscope.auditing.tensors import MatrixRow, TensorRow, layer_of, part_of
 from rankscope.errors import SizeError
+from rankscope.modes import one_thread
 from rankscope.progress import Progress, Report, ignore
+from rankscope.tensor_files.sources import TensorEntry, TensorSource
 
 # --- The matrices worth seeing in a tensor, and why some tensors have none ------------------------
 
@@ -60,6 +60,7 @@ class WeightOptions:
 
 
 DEFAULTS = WeightOptions()
+_LARGEST_ENTRY = 1e140  # a matrix of such entries still has a finite sum of squares
 _WITHOUT_SPECTRUM = {0: "a single number", 1: "a vector"}  # by the number of axes longer than 1
 
 
@@ -93,16 +94,19 @@ def reason_in_entries(tensor: Tensor) -> str | None:
         >>> reason_in_entries(torch.tensor([[1.0, float("nan")]]))
         '1 of 2 entries is NaN, 0 infinite'
     """
-    not_numbers = infinite = 0
+    not_numbers = infinite = huge = 0
     for piece in torch.split(tensor.flatten(), _ENTRIES_AT_ONCE):
         # Not every short dtype can be asked.
         entries = piece.float() if piece.element_size() < 4 else piece
         not_numbers += int(entries.isnan().sum())
         infinite += int(entries.isinf().sum())
-    if not_numbers == infinite == 0:
+        if entries.dtype == torch.float64:
+            huge += int((entries.abs() > _LARGEST_ENTRY).sum()) - int(entries.isinf().sum())
+    if not_numbers == infinite == huge == 0:
         return None
     verb = "is" if not_numbers == 1 else "are"
-    return f"{not_numbers:,} of {tensor.numel():,} entries {verb} NaN, {infinite:,} infinite"
+    reason = f"{not_numbers:,} of {tensor.numel():,} entries {verb} NaN, {infinite:,} infinite"
+    return reason + (f", {huge:,} above {_LARGEST_ENTRY:g}, too large to be squared" * bool(huge))
 
 
 def reason_of_size(shape: tuple[int, ...], dtype: torch.dtype, limit: int) -> str | None:
@@ -214,7 +218,7 @@ def audit_weights(
     audited = _Audit(source, configuration, options)
     rows: list[TensorRow] = []
     for done, entry in enumerate(source.entries, start=1):
-        with _one_thread():
+        with one_thread():
             row = audited.row(entry)
         rows.append(row)
         # What is tied has no entry of its own, but a name that people look for.
@@ -224,20 +228,6 @@ def audit_weights(
         )
         report(Progress("tensors", done, len(source.entries)))
     return tuple(rows)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Beside other work, two threads in LAPACK wait for each other: 114 s instead of 11 s.
-
-    Measured on a BERT-base on two busy cores; one thread is fast enough when they are idle.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Audit:

@@ -7,6 +7,7 @@ import typer
 
 from rankscope.cli import console
 from rankscope.cli.options import Json
+from rankscope.errors import printable
 
 SHOWN_TENSORS = 12
 
@@ -31,8 +32,11 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Parameters by part, bottlenecks, spectra, and findings with the command that acts on them."""
+    from rankscope.files import require_writable
     from rankscope.verbs import audit
 
+    if output is not None:
+        require_writable(output, is_folder=True)
     with console.reporting("auditing") as report:
         audited = audit(model, family=family, report=report)
     written = [] if output is None else _write(audited, output)
@@ -46,15 +50,16 @@ def run(
 
 def _write(audited: Any, folder: Path) -> list[Path]:
     from rankscope.auditing.page.page import audit_to_html
-    from rankscope.files import make_folder, write_atomically
+    from rankscope.files import write_atomically
+    from rankscope.resumable import ResumableFolder
 
     texts = {
         "audit.json": console.to_json(audited.to_dict()),
         "audit.html": audit_to_html(audited),
     }
-    make_folder(folder)
-    for name, text in texts.items():
-        write_atomically(folder / name, text.encode())
+    with ResumableFolder(folder, {}, what="audit", waits=True):
+        for name, text in texts.items():
+            write_atomically(folder / name, text.encode())
     return [folder / name for name in texts]
 
 
@@ -76,7 +81,7 @@ def _print(audited: Any) -> None:
         numbers=(1, 2),
     )
     for finding in audited.findings:
-        print(f"\n[{finding.severity.name.lower()}] {_printable(finding.title)}")
+        print(f"\n[{finding.severity.name.lower()}] {finding.title}")
         print(f"  {finding.reason}")
         print(f"  {finding.reference}")
         print(f"  $ {finding.command}")
@@ -100,7 +105,7 @@ def _print_tensors(tensors: Any) -> None:
         [("tensor", "shape", "effective", "99 %", "full", "largest")]
         + [
             (
-                _printable(row.name),
+                printable(row.name, at_most=100),
                 " x ".join(map(str, row.shape)),
                 f"{matrix.effective_rank:.1f}",
                 f"{matrix.rank_at['99']:,}",
@@ -111,8 +116,3 @@ def _print_tensors(tensors: Any) -> None:
         ],
         numbers=(2, 3, 4, 5),
     )
-
-
-def _printable(name: str) -> str:
-    """A name from a stranger's file, without control characters for the terminal."""
-    return name if name.isprintable() else ascii(name)

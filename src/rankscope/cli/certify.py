@@ -10,7 +10,8 @@ import typer
 from rankscope.cli import console
 from rankscope.cli.options import Json, choose
 from rankscope.errors import RequestError
-from rankscope.files import make_folder, write_atomically
+from rankscope.files import require_writable, write_atomically
+from rankscope.resumable import ResumableFolder
 
 
 def run(
@@ -66,6 +67,8 @@ def run(
     """
     radii = [read_radius(text) for text in radius or ("36/255", "72/255", "108/255")]
     limits = _read_pixels(pixels)
+    if output is not None:
+        require_writable(output, is_folder=True)
     from rankscope.models import open_model
     from rankscope.robust.attacks import AutoProjectedDescent
     from rankscope.robust.methods import Intervals, LinearBounds, Lipschitz, Method
@@ -137,9 +140,9 @@ def _read_pixels(text: str) -> tuple[float, float] | None:
 def _write(folder: Path, document: dict[str, Any], certification: Any) -> None:
     from rankscope.robust.certification import draw_certification
 
-    make_folder(folder)
-    draw_certification(certification, folder / "certification.svg")
-    write_atomically(folder / "certification.json", f"{console.to_json(document)}\n".encode())
+    with ResumableFolder(folder, {}, what="certify", waits=True):
+        draw_certification(certification, folder / "certification.svg")
+        write_atomically(folder / "certification.json", f"{console.to_json(document)}\n".encode())
 
 
 def _print(proved: Any) -> None:

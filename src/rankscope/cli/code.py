@@ -20,8 +20,10 @@ def run(
     """Print a PyTorch module (or, with --einsum, the einsum program) that equals the picture."""
     from rankscope.diagrams.program import einsum_program
     from rankscope.diagrams.source import to_source
-    from rankscope.files import write_atomically
+    from rankscope.files import require_writable, write_atomically
 
+    if output is not None:
+        require_writable(output)
     drawable = opened_for("code", what, settings, sizes, inputs, parameters).diagram
     text = str(einsum_program(drawable)) if einsum else to_source(drawable)
     if output is None:

@@ -1,11 +1,57 @@
 """Where output goes: numbers and paths to standard output, everything else to standard error."""
 
 import json
+import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, TextIO
 
+from rankscope.errors import inert, printable
 from rankscope.progress import Progress, Report, ignore
+
+_LONGEST_ERROR = 4000  # characters
+# What JSON lets through as it is although a terminal obeys it, or nobody sees it.
+_NOT_SHOWN = re.compile(
+    r"[\x7f-\x9f\xad\u0600-\u0605\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
+
+
+class _InertOutput:
+    """Standard output on which nothing that a stranger named is obeyed by a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(inert(text, keep="\n\t"))
+
+    def isatty(self) -> bool:
+        return False  # so that nobody adds colours, which would be written out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def inert_output() -> Iterator[None]:
+    """Write out the control characters in everything that is printed meanwhile."""
+    plain = sys.stdout
+    sys.stdout = _InertOutput(plain)
+    try:
+        yield
+    finally:
+        sys.stdout = plain
+
+
+def discard_output() -> None:
+    """Discard all further output once the reader of standard output has closed it."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # it is no file, or closed already
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - to the end
 
 
 def print_json(document: Mapping[str, object]) -> None:
@@ -19,7 +65,8 @@ def to_json(document: Mapping[str, object]) -> str:
     Raises:
         ValueError: if a number in it is not finite.
     """
-    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    return _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = ()) -> None:
@@ -35,7 +82,8 @@ def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = (
 
 def print_error(message: str) -> None:
     """Say in one line what is wrong."""
-    print(f"rankscope: {' '.join(message.split())}", file=sys.stderr)
+    line = printable(" ".join(message.split()), at_most=_LONGEST_ERROR)
+    print(f"rankscope: {line}", file=sys.stderr)
 
 
 @contextmanager
@@ -63,7 +111,7 @@ def reporting(what: str) -> Iterator[Report]:
     from rich.console import Console
 
     columns = (
-        bars.TextColumn("{task.description}"),
+        bars.TextColumn("{task.description}", markup=False),
         bars.BarColumn(),
         bars.TextColumn("{task.percentage:>3.0f}%"),
         bars.TimeElapsedColumn(),
@@ -73,7 +121,7 @@ def reporting(what: str) -> Iterator[Report]:
         task = bar.add_task(what, total=None)
 
         def report(progress: Progress) -> None:
-            text = f"{what}: {progress.what}"
+            text = printable(f"{what}: {progress.what}")
             bar.update(task, description=text, completed=progress.done, total=progress.total)
 
         yield report

@@ -8,6 +8,7 @@ import typer
 
 from rankscope.cli import console
 from rankscope.cli.options import Json
+from rankscope.files import require_writable
 
 WIDTH = 88
 
@@ -29,6 +30,7 @@ def run(
     from rankscope.lab.experiments.catalogue import find_topic
 
     topic = find_topic(name)
+    require_writable(output, is_folder=True)
     with console.working(f"running {name}"):
         result = topic.run()
     numbers = {**result.numbers, **result.measured}

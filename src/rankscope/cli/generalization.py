@@ -7,7 +7,8 @@ import typer
 
 from rankscope.cli import console
 from rankscope.cli.options import Json, choose
-from rankscope.files import make_folder, write_atomically
+from rankscope.files import require_writable, write_atomically
+from rankscope.resumable import ResumableFolder
 
 
 def run(
@@ -75,6 +76,8 @@ def run(
     from rankscope.models import open_model
     from rankscope.verbs import bound_generalization
 
+    if output is not None:
+        require_writable(output, is_folder=True)
     # "measured" compares outputs instead of bounding them, so that the mode does not matter.
     modes: dict[str, Mode] = {"direct": Direct(), "paper": CushionLimits(), "measured": Direct()}
     forms: dict[str, Form] = {"triangle": Triangle(), "exact": Exact()}
@@ -116,9 +119,9 @@ def run(
 def _write(folder: Path, document: dict[str, Any], bounded: Any) -> None:
     from rankscope.generalize.analysis import draw_properties
 
-    make_folder(folder)
-    draw_properties(bounded, folder / "generalization.svg")
-    write_atomically(folder / "generalization.json", f"{console.to_json(document)}\n".encode())
+    with ResumableFolder(folder, {}, what="generalization", waits=True):
+        draw_properties(bounded, folder / "generalization.svg")
+        write_atomically(folder / "generalization.json", f"{console.to_json(document)}\n".encode())
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -1,12 +1,14 @@
 """The `rankscope` command.
 
-Exit codes: 0 done, 2 the request is wrong, 1 it failed. Errors are one line on standard error;
-`--debug` adds the traceback. With `--json`, standard output is one document, also on errors.
+Exit codes: 0 done, 2 the request is wrong, 1 it failed, 130 interrupted, 141 whoever read the
+output has gone. Errors are one line on standard error; `--debug` adds the traceback. With `--json`,
+standard output is one document, also on errors.
 """
 
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Annotated
 
@@ -35,6 +37,7 @@ from rankscope.cli.options import Command, Group
 from rankscope.errors import RankscopeError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
+NOBODY_READS = 141  # what a shell calls a program that wrote into a closed pipe
 
 app = typer.Typer(
     name="rankscope",
@@ -95,7 +98,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_debugging = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:
-        result = app(args=arguments, prog_name="rankscope", standalone_mode=False)
+        result = _run_application(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        console.discard_output()
+        return NOBODY_READS
+    except KeyboardInterrupt:
+        result = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost edge: one line, an exit code
         if is_debugging:
             traceback.print_exc()
@@ -106,6 +115,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             "interrupted" + ("; the same command goes on from its checkpoint." * kept)
         )
     return result if isinstance(result, int) else 0
+
+
+def _run_application(arguments: list[str]) -> object:
+    # Help is coloured, and says nothing that a stranger wrote.
+    inert = nullcontext() if {"--help", "-h"} & {*arguments} else console.inert_output()
+    with inert:
+        try:
+            return app(args=arguments, prog_name="rankscope", standalone_mode=False)
+        except SystemExit as ended:
+            # What the library of commands makes of a closed pipe.
+            if isinstance(ended.__context__, BrokenPipeError):
+                raise ended.__context__ from None
+            raise
 
 
 def _report(error: Exception, *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ import typer
 from rankscope.auditing.configuration import Configuration
 from rankscope.cli import console
 from rankscope.cli.options import Json
+from rankscope.files import require_writable
 
 if TYPE_CHECKING:
     from rankscope.auditing.shape_plan import Plan
@@ -59,6 +60,8 @@ def run(
     """Depth, width and heads for a budget of parameters, and the alternatives around them."""
     from rankscope.auditing.shape_plan import plan
 
+    if output is not None:
+        require_writable(output)
     planned = plan(
         params,
         total_parameters=total_params,

@@ -17,8 +17,9 @@ from rankscope.cli.options import (
     with_network_options,
 )
 from rankscope.errors import RequestError
+from rankscope.files import require_writable
 from rankscope.models import open_model
-from rankscope.rank.networks.catalogue import CATALOGUE, read_settings
+from rankscope.rank.networks.catalogue import CATALOGUE, read_settings, require_buildable
 from rankscope.rank.partition import Partition
 
 METHODS = ("exact", "numeric", "epsilon")
@@ -112,6 +113,8 @@ def run(
         checkpoint=checkpoint,
         workers=Workers(backend, jobs),
     )
+    if certificate is not None:
+        require_writable(certificate)
     _print_exact(question, options, certificate, as_json=as_json)
 
 
@@ -120,9 +123,11 @@ def exact_network(command: str, family: str, given: Mapping[str, Any]) -> Any:
 
     Raises:
         RequestError: if the model has no exact network, or an option is missing or not its own.
+        BudgetError: if it would be too large to be built.
     """
     open_model(family).require_for(command)
     arguments = read_settings(family, given, mark="--")
+    require_buildable(command, family, arguments, mark="--")
     return CATALOGUE[family].network_class()(**arguments)
 
 

@@ -4,19 +4,14 @@ Both are written beside the folder, read back, and only then put in their place.
 the hash of the weights, so that two files that do not belong together are never taken for a model.
 """
 
-import secrets
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
-from rankscope.compression.applying import Compressed, blank, sites_by_module, with_replaced
+from rankscope.compression.applying import Compressed, blank_layers, with_replaced
 from rankscope.compression.exporting import tensors
 from rankscope.compression.plan import (
     PLAN_FILE,
@@ -30,11 +25,11 @@ from rankscope.compression.plan import (
 )
 from rankscope.compression.scores import Batch
 from rankscope.compression.usage import run_example
-from rankscope.errors import CompressionError, LayerError, ModelFileError, OutputError
-from rankscope.files import plain_file, write_atomically
+from rankscope.errors import CompressionError, LayerError, ModelFileError
+from rankscope.files import folder_beside, plain_file, write_atomically
 from rankscope.modes import inference
 from rankscope.networks.catalogue import BUILT_IN, build
-from rankscope.networks.weight_files import load_weights
+from rankscope.networks.weight_files import load_weights, read_weights
 
 # --- Compressed models from their folders ---------------------------------------------------------
 
@@ -75,10 +70,7 @@ def _weights(path: Path, saved: SavedPlan) -> dict[str, Tensor]:
             f"{saved.checksum.sha256[:64]}: it was changed, or is of another model. Save the model "
             "again."
         )
-    try:
-        return load_tensors(data)
-    except SafetensorError as error:
-        raise ModelFileError(f"{path} is no safetensors file: {error}.") from error
+    return read_weights(path)
 
 
 def _dense(saved: SavedPlan, into: nn.Module | Callable[[], nn.Module] | None) -> nn.Module:
@@ -103,13 +95,9 @@ def _factorize(dense: nn.Module, plan: Plan) -> nn.Module:
     """A copy of the dense model with modules of the plan's formats, ranks and bits."""
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     try:
-        layers = {
-            name: blank(dense.get_submodule(name), {site.part: chosen[site.name] for site in sites})
-            for name, sites in sites_by_module(dense, chosen).items()
-        }
+        return with_replaced(dense, blank_layers(dense, chosen))
     except LayerError as error:
         raise CompressionError(f"load: the plan does not fit the model. {error}") from error
-    return with_replaced(dense, layers)
 
 
 def _follow_dtypes(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -160,7 +148,7 @@ def save(
     data = tensors_to_bytes(state)
     saved = SavedPlan(compressed.plan, WeightsChecksum.of(data), built_in)
     target = Path(folder).absolute()
-    with _beside(target) as beside:
+    with folder_beside(target) as beside:
         write_atomically(beside / WEIGHTS_FILE, data)
         write_atomically(beside / PLAN_FILE, saved.to_json())
         read_plan(beside / PLAN_FILE)
@@ -230,24 +218,6 @@ def _check_outputs(wanted: list[Tensor], outputs: list[Tensor]) -> None:
                 f"save: the model read back gives outputs that differ by {difference:.2g}; it was "
                 "not written. Does it hold numbers outside of its state?"
             )
-
-
-@contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A new folder in the same place, gone afterwards."""
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"Cannot write {str(target)!r}: a file of that name is in the way.")
-    folder = target.with_name(f".rankscope-{secrets.token_hex(8)}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-        yield folder
-    except OSError as error:
-        if isinstance(error, OutputError):
-            raise
-        raise OutputError(f"Cannot write {str(target)!r}: {error.strerror}.") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _publish(beside: Path, target: Path) -> None:

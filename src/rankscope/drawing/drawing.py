@@ -11,7 +11,7 @@ from rankscope.drawing.page import compose
 from rankscope.drawing.scene import Scene
 from rankscope.drawing.themes import LIGHT, Theme
 from rankscope.errors import OutputError
-from rankscope.files import write_atomically
+from rankscope.files import require_writable, write_atomically
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def draw(
         raise OutputError(
             f"draw writes {', '.join(WRITERS)}, got {target.name!r}; choose one of these endings."
         )
+    require_writable(target)
     picture = Picture(drawable, theme, view or View(), hints or Hints(), steps)
     write_atomically(target, WRITERS[target.suffix](picture))
     return target

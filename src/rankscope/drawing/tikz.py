@@ -18,6 +18,7 @@ from rankscope.drawing.polygons import (
 from rankscope.drawing.scene import Command, Label, Point, Scene, Shape, Wire
 from rankscope.drawing.themes import LIGHT, Theme
 from rankscope.drawing.typesetting import ACCENTS, NAMED_FUNCTIONS, SYMBOLS, outline
+from rankscope.errors import printable
 
 # --- Labels as LaTeX sets them: with amsmath and amssymb, and nothing that LaTeX would misread ----
 
@@ -149,7 +150,8 @@ class _Writer:
         body += [self._label(label) for label in scene.labels]
         # Half of a character outside Unicode's first plane could not be written to a file.
         title = (scene.title or scene.name).encode("utf-8", "replace").decode()
-        name = " ".join(title.split())
+        # A comment: even there, nothing that looks like a command is repeated.
+        name = printable(" ".join(title.split())).replace("\\", "/")
         return "\n".join(
             (
                 f"% {name}",

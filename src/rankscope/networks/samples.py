@@ -7,10 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankscope.errors import RequestError
+from rankscope.errors import RequestError, printable
 from rankscope.networks.batches import Normalization
 from rankscope.networks.datasets import load_data_set
 from rankscope.networks.weight_files import read_weights
+from rankscope.tensor_files.opening import open_tensors
 
 NUM_SAMPLES, BATCH_SIZE = 512, 64  # of calibration data
 DATA_SETS = ("digits", "mnist", "fashion-mnist", "cifar10")
@@ -76,7 +77,7 @@ def read_labelled(
 def _from_file(path: Path, count: int | None) -> LabelledSamples:
     tensors = read_weights(path)
     if set(tensors) != set(_LABELLED) or tensors["labels"].is_floating_point():
-        holds = ", ".join(f"{name} ({tensor.dtype})" for name, tensor in tensors.items())
+        holds = ", ".join(f"{printable(name)} ({tensor.dtype})" for name, tensor in tensors.items())
         raise RequestError(
             f"--data: {str(path)!r} must hold 'inputs' and integer 'labels', got {holds}."
         )
@@ -130,41 +131,18 @@ def _batches(tensors: dict[str, Tensor]) -> list[Tensor | dict[str, Tensor]]:
 
 
 def read_tensor(path: Path) -> Tensor:
-    """The one tensor (count, positions, …) in a .npy, .pt or .safetensors file.
+    """The one tensor (count, positions, …) in a file, such as .npy, .pt or .safetensors.
 
     Nothing that may be in the file is run.
 
     Raises:
-        RequestError: if the file cannot be read, or does not hold exactly one tensor of numbers
-            with at least two axes.
+        RequestError: if the file does not hold exactly one tensor with at least two axes.
+        ModelFileError: if the file cannot be read.
     """
-    readers = {".npy": _read_numpy, ".pt": _read_torch, ".safetensors": _read_safetensors}
-    if path.suffix not in readers:
-        raise RequestError(f"--data takes {', '.join(readers)}, got {path.name!r}.")
-    try:
-        tensor = readers[path.suffix](path)
-    except OSError as error:
-        raise RequestError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except Exception as error:  # the three libraries raise all kinds of errors on broken files
-        raise RequestError(f"{path} is not a sound {path.suffix} file: {error}") from error
-    if not isinstance(tensor, Tensor) or tensor.ndim < 2:
-        shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise RequestError(f"{path} must hold a tensor (count, positions, …), got {shape}.")
+    source = open_tensors(path, may_be_bare=True)
+    shapes = [entry.shape for entry in source.entries]
+    if len(shapes) != 1 or len(shapes[0]) < 2:
+        got = f"one of shape {shapes[0]}" if len(shapes) == 1 else f"{len(shapes)} tensors"
+        raise RequestError(f"{path} must hold one tensor (count, positions, …), got {got}.")
+    tensor: Tensor = source.read(source.entries[0].name).clone()
     return tensor
-
-
-def _read_numpy(path: Path) -> object:
-    import numpy
-
-    return torch.from_numpy(numpy.load(path, allow_pickle=False))
-
-
-def _read_torch(path: Path) -> object:
-    return torch.load(path, weights_only=True, map_location="cpu")
-
-
-def _read_safetensors(path: Path) -> object:
-    from safetensors.torch import load_file
-
-    tensors = list(load_file(path).values())
-    return tensors[0] if len(tensors) == 1 else len(tensors)

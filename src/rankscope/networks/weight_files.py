@@ -1,48 +1,35 @@
 """Weights from a file into a module: every tensor fits, or the first that does not is named."""
 
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 
-import numpy
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from rankscope.errors import ModelFileError
+from rankscope.errors import ModelFileError, printable
+from rankscope.tensor_files.opening import open_tensors
 
-_DAMAGES = (SafetensorError, UnpicklingError, zipfile.BadZipFile, EOFError)
 # Counters and tables that some files hold and others do not; nothing was learned in them.
 _NOT_LEARNED = ("num_batches_tracked", "position_ids")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a file by name; nothing in the file is run.
+    """Every tensor of a file by name, in memory of its own; nothing in the file is run.
 
     Args:
-        path: `.safetensors`, `.npz`, or a state dict as `torch.save` writes it (`.pt`, `.pth`,
-            `.th`, `.bin`, `.ckpt`), also one inside of `{"state_dict": …}`.
+        path: of a file as `open_tensors` takes it.
 
     Raises:
-        ModelFileError: if there is no such file, it is damaged, of another kind, or would run code.
+        ModelFileError: if there is no such file, it is damaged, of another kind, would run code, or
+            claims to hold more than it has bytes for.
     """
-    if path.suffix not in _READERS:
-        raise ModelFileError(
-            f"read_weights: {str(path)!r} ends in {path.suffix!r}; wanted {', '.join(_READERS)}."
-        )
-    try:
-        return _READERS[path.suffix](path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ModelFileError(f"read_weights: cannot read {str(path)!r}: {reason}.") from error
-    except (*_DAMAGES, ValueError) as error:
-        # Torch's own message advises to trust the file, which is nothing to pass on.
-        raise ModelFileError(
-            f"read_weights: {str(path)!r} is damaged, or holds something else than tensors by "
-            "name; write it again as .safetensors."
-        ) from error
+    source = open_tensors(path)
+    tensors: dict[str, Tensor] = {}
+    for entry in source.entries:
+        # Tied names share one copy. It does not follow the file, which may be changed meanwhile.
+        tensor = source.read(entry.name).clone()
+        tensors |= dict.fromkeys((entry.name, *entry.tied_names), tensor)
+    return tensors
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, who: str) -> None:
@@ -66,13 +53,14 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, who: str) -
     for name, tensor in tensors_by_name.items():
         if name in places and tensor.shape != places[name].shape:
             raise ModelFileError(
-                f"{who}: {name} has the shape {tuple(tensor.shape)}, but that of "
+                f"{who}: {printable(name)} has the shape {tuple(tensor.shape)}, but that of "
                 f"{type(model).__name__} has {tuple(places[name].shape)}; is it another size?"
             )
         if name in places and tensor.is_floating_point() != places[name].is_floating_point():
             raise ModelFileError(
-                f"{who}: {name} holds {tensor.dtype}, but that of {type(model).__name__} "
-                f"{places[name].dtype}; numbers that were quantized must be put back first."
+                f"{who}: {printable(name)} holds {tensor.dtype}, but that of "
+                f"{type(model).__name__} {places[name].dtype}; numbers that were quantized must be "
+                "put back first."
             )
     _check_ties(tensors_by_name, places, who=who)
     with torch.no_grad():
@@ -91,8 +79,8 @@ def _check_names(
     if problems:
         what = "is missing" if problems[0] in missing else f"is none of {model}'s"
         raise ModelFileError(
-            f"{who}: {problems[0]} {what} ({len(problems)} of {len(places)} names do not fit); "
-            "is it another network?"
+            f"{who}: {printable(problems[0])} {what} ({len(problems)} of {len(places)} names do "
+            "not fit); is it another network?"
         )
 
 
@@ -114,24 +102,3 @@ def _are_same(one: Tensor, other: Tensor) -> bool:
 def _without_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     prefix = "module." if all(name.startswith("module.") for name in tensors) else ""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-
-
-def _read_npz(path: Path) -> dict[str, Tensor]:
-    with numpy.load(path, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays}
-
-
-def _read_torch(path: Path) -> dict[str, Tensor]:
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]
-    if not isinstance(content, dict) or not all(isinstance(v, Tensor) for v in content.values()):
-        raise ValueError("no state dict")
-    return {str(name): tensor.detach() for name, tensor in content.items()}
-
-
-_READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
-    ".safetensors": load_file,
-    ".npz": _read_npz,
-    **dict.fromkeys((".pt", ".pth", ".th", ".bin", ".ckpt"), _read_torch),
-}

@@ -10,12 +10,16 @@ import math
 from dataclasses import dataclass
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.counting import counting_terms, log_binomial, log_multiset, multiset
+from rankscope.rank.bounds.counting import (
+    binomial_magnitude,
+    counting_terms,
+    multiset,
+    multiset_magnitude,
+)
 from rankscope.rank.bounds.sizes import AttentionSizes
-from rankscope.theorem import MAX_DIGITS, LowerBound, Magnitude, Status, Theorem, UpperBound
+from rankscope.theorem import LowerBound, Magnitude, Status, Theorem, UpperBound
 
 LOG_OF_3 = math.log(3)
-EXACT_LOGARITHM = (MAX_DIGITS + 1) * math.log(10)
 COMMON = (
     "softmax-free self-attention without feed-forward layers",
     "heads of size width / heads",
@@ -76,7 +80,7 @@ def published_lower_bound(sizes: AttentionSizes) -> LowerBound | None:
               - d(1 + \tfrac12 \log_3 \tfrac{d - H}{2}) \quad (L > \log_3 d)
 
     clipped at zero. No theorem covers L = log_3 d, H >= d, heads that do not share the width,
-    layers of another degree, or an embedding rank below the width.
+    layers of another degree, sides of different sizes, or an embedding rank below the width.
 
     Example:
         >>> published_lower_bound(AttentionSizes(depth=2, width=9)) is None
@@ -120,7 +124,7 @@ def published_upper_bound(sizes: AttentionSizes) -> UpperBound | None:
         return None
     depth, width = sizes.depth, sizes.width
     if _is_shallow(sizes):
-        return UpperBound(_power(width + sizes.heads, sizes.factors), SHALLOW_REGIME)
+        return UpperBound(Magnitude.of_power(width + sizes.heads, sizes.factors), SHALLOW_REGIME)
     log_quotient = math.log(width / (2 * math.sqrt(2 * math.e))) / LOG_OF_3
     on_width = -2 * width * log_quotient + math.log(width) / LOG_OF_3
     return UpperBound(Magnitude(2 * width * depth + depth + on_width), DEEP_REGIME_UPPER)
@@ -150,7 +154,8 @@ def word_upper_bound(sizes: AttentionSizes) -> UpperBound:
             f"word_upper_bound: heads are defined for degree 3, got {sizes.degree}; "
             "use counting_upper_bound."
         )
-    return UpperBound(_power(sizes.heads * (sizes.resolved_head_size() + 1), sizes.factors), WORDS)
+    base = sizes.heads * (sizes.resolved_head_size() + 1)
+    return UpperBound(Magnitude.of_power(base, sizes.factors), WORDS)
 
 
 def multiset_lower_bound(sizes: AttentionSizes) -> LowerBound:
@@ -164,22 +169,21 @@ def multiset_lower_bound(sizes: AttentionSizes) -> LowerBound:
         10
 
     Raises:
-        BoundError: if depth < 2, the heads do not share the width, or heads >= width.
+        BoundError: if depth < 2, the heads do not share the width, heads >= width, or the sides
+            have different sizes.
 
     Reference:
         Levine et al. (2020), as recalled, arXiv:2006.12467; docs/proofs.md, section 10.
     """
     if not _is_covered(sizes, any_depth=True) or sizes.depth < 2 or sizes.rank < sizes.width:
         raise BoundError(
-            "multiset_lower_bound: needs depth >= 2, heads < width sharing it equally, degree 3 "
-            f"and full embedding rank, got depth {sizes.depth}, {sizes.heads} heads, width "
-            f"{sizes.width}, degree {sizes.degree}, embedding rank {sizes.rank}."
+            "multiset_lower_bound: needs depth >= 2, heads < width sharing it equally, degree 3, "
+            f"full embedding rank and sides of one size, got depth {sizes.depth}, {sizes.heads} "
+            f"heads, width {sizes.width}, degree {sizes.degree}, embedding rank {sizes.rank}, "
+            f"sides of {sizes.own} and {sizes.other}."
         )
     kinds, size = (sizes.width - sizes.heads) // 2, 3 ** (sizes.depth - 2)
-    logarithm = log_multiset(kinds, size) if kinds else -math.inf
-    if logarithm > EXACT_LOGARITHM:
-        return LowerBound(Magnitude(logarithm / LOG_OF_3), MULTISET)
-    return LowerBound(Magnitude.of(multiset(kinds, size)), MULTISET)
+    return LowerBound(multiset_magnitude(kinds, size), MULTISET)
 
 
 def quadric_lower_bound(sizes: AttentionSizes) -> LowerBound:
@@ -211,11 +215,8 @@ def quadric_lower_bound(sizes: AttentionSizes) -> LowerBound:
             f"tokens, degree {sizes.degree}."
         )
     power = 3 ** (sizes.depth - 1)
-    top = size + (power - 1) // 2
-    logarithm = math.log(power + 1) + log_binomial(top, size)
-    if logarithm > EXACT_LOGARITHM:
-        return LowerBound(Magnitude(logarithm / LOG_OF_3), QUADRIC)
-    return LowerBound(Magnitude.of((power + 1) * math.comb(top, size)), QUADRIC)
+    independent = binomial_magnitude(size + (power - 1) // 2, size)
+    return LowerBound(Magnitude.of(power + 1) * independent, QUADRIC)
 
 
 def _is_shallow(sizes: AttentionSizes) -> bool:
@@ -230,14 +231,10 @@ def _is_covered(sizes: AttentionSizes, *, any_depth: bool = False) -> bool:
     """
     if sizes.heads >= sizes.width or sizes.degree != 3 or not sizes.has_standard_heads:
         return False
+    if not sizes.is_balanced:
+        return False
     sizes.resolved_head_size()
     return any_depth or int(3**sizes.depth) != sizes.width
-
-
-def _power(base: int, exponent: int) -> Magnitude:
-    if exponent * math.log(base) > EXACT_LOGARITHM:
-        return Magnitude(exponent * (math.log(base) / LOG_OF_3))
-    return Magnitude.of(base**exponent)
 
 
 # --- How heads and their size cap the separation rank: the forms that a layer can see -------------
@@ -350,16 +347,26 @@ def _monomials(inside: int, outside: int, degree: int, num_outside: int) -> int:
 
 EMBEDDING = Theorem(
     "Wies et al. (2021)",
-    "Thm 7.3 (2022)",
+    "Thm 7.3 (2022), eq. (7.12)",
     "2105.03928",
-    ("softmax-free self-attention", "token vectors x = M w with M of the embedding rank"),
+    (
+        "softmax-free self-attention",
+        "token vectors x = M w with M of the embedding rank",
+        "false for many heads and layers: docs/proofs.md, section 20",
+    ),
     Status.DISPUTED,
 )
 EMBEDDING_LOWER = Theorem(
     "Wies et al. (2021)",
-    "Thm 7.3 (2022)",
+    "Thm 7.3 (2022), eq. (7.13)",
     "2105.03928",
-    (*EMBEDDING.assumptions, "almost all weights", "depth > log3(width)", "heads < embedding rank"),
+    (
+        *EMBEDDING.assumptions[:2],
+        "almost all weights",
+        "depth > log3(width)",
+        "heads < embedding rank",
+        "balanced partition",
+    ),
 )
 
 
@@ -379,11 +386,13 @@ class Growth:
     rate: int
     theorem: Theorem
 
+    @property
+    def statement(self) -> str:
+        """What the theorem says, without its source."""
+        return f"log(separation rank) = {self.symbol}({self.formula})"
+
     def __str__(self) -> str:
-        return (
-            f"log(separation rank) = {self.symbol}({self.formula}), a growth rate that bounds no "
-            f"number    [{self.theorem}]"
-        )
+        return f"{self.statement}, a growth rate that bounds no number    [{self.theorem}]"
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON; `bounds_a_number` is always false."""
@@ -396,8 +405,10 @@ class Growth:
         }
 
 
-def embedding_upper_growth(sizes: AttentionSizes) -> Growth:
+def embedding_upper_growth(sizes: AttentionSizes) -> Growth | None:
     r"""The published growth of the upper bound; `counting_upper_bound` is a number instead.
+
+    None where the theorem does not apply: layers of another degree, sides of different sizes.
 
     .. math:: \log \operatorname{sep} = \tilde O(L \min(r, d))
 
@@ -411,6 +422,8 @@ def embedding_upper_growth(sizes: AttentionSizes) -> Growth:
     Reference:
         Wies et al. (2021), arXiv:2105.03928; Thm 7.3 of Levine et al. (2022).
     """
+    if not _is_embedding_covered(sizes):
+        return None
     formula = "depth * min(embedding rank, width)"
     return Growth("O~", formula, sizes.depth * sizes.rank, EMBEDDING)
 
@@ -428,7 +441,12 @@ def embedding_lower_growth(sizes: AttentionSizes) -> Growth | None:
     Reference:
         Wies et al. (2021), arXiv:2105.03928; Thm 7.3 of Levine et al. (2022).
     """
-    if int(3**sizes.depth) <= sizes.width or sizes.heads >= sizes.rank:
+    is_deep = int(3**sizes.depth) > sizes.width
+    if not is_deep or sizes.heads >= sizes.rank or not _is_embedding_covered(sizes):
         return None
     formula = "depth * (min(embedding rank, width) - heads)"
     return Growth("Omega~", formula, sizes.depth * (sizes.rank - sizes.heads), EMBEDDING_LOWER)
+
+
+def _is_embedding_covered(sizes: AttentionSizes) -> bool:
+    return sizes.degree == 3 and sizes.is_balanced

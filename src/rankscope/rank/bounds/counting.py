@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rankscope.errors import BoundError
+from rankscope.errors import BoundError, readable
 from rankscope.rank.bounds.sizes import (
     AttentionSizes,
     covariant_count,
@@ -15,7 +15,6 @@ from rankscope.rank.bounds.sizes import (
     require_few_partitions,
 )
 from rankscope.theorem import (
-    LARGEST_INTEGER,
     MAX_DIGITS,
     LowerBound,
     Magnitude,
@@ -30,6 +29,8 @@ from rankscope.theorem import (
 # Below this the terms are summed one by one; above it three terms of Stirling's series are exact
 # to float64: the first one left out is 1 / (1680 * 40**7) < 4e-15.
 DIRECT_TERMS = 40
+# Up to this natural logarithm a number is worked out as an integer; one digit of margin.
+EXACT_LOGARITHM = (MAX_DIGITS + 1) * math.log(10)
 
 
 def multiset(kinds: int, size: int) -> int:
@@ -90,6 +91,31 @@ def log_binomial(top: int, bottom: int) -> float:
     return math.fsum((small * _log_ratio(top, small), second, -root / 2, series))
 
 
+def binomial_magnitude(top: int, bottom: int) -> Magnitude:
+    """A binomial coefficient, written out where it is short enough.
+
+    Example:
+        >>> binomial_magnitude(5, 2).value, binomial_magnitude(3**96, 10**5).value
+        (10, None)
+    """
+    logarithm = log_binomial(top, bottom)
+    if logarithm > EXACT_LOGARITHM:
+        return Magnitude(logarithm / math.log(3))
+    return Magnitude.of(math.comb(top, bottom))
+
+
+def multiset_magnitude(kinds: int, size: int) -> Magnitude:
+    """A multiset coefficient, written out where it is short enough.
+
+    Example:
+        >>> multiset_magnitude(3, 2).value, multiset_magnitude(10**9, 10**40).value
+        (6, None)
+    """
+    if size == 0 or kinds == 0:
+        return Magnitude.of(int(size == 0))
+    return binomial_magnitude(kinds + size - 1, size)
+
+
 def _log_ratio(top: int, bottom: int) -> float:
     if top.bit_length() - bottom.bit_length() > 1000:  # the quotient would not fit a float
         return math.log(top) - math.log(bottom)
@@ -105,7 +131,6 @@ def _stirling(argument: int) -> float:
 # --- A lower bound that grows with pairs of heads: weights that make the output one monomial ------
 
 
-EXACT_LOGARITHM = (MAX_DIGITS + 1) * math.log(10)
 MONOMIALS = Theorem(
     "Rankscope, monomials of the Gram matrix",
     "docs/proofs.md, section 20",
@@ -152,10 +177,7 @@ def monomial_lower_bound(sizes: AttentionSizes) -> LowerBound:
         if (layers := layers_for_all_pairs(n)) <= sizes.depth
     ]
     base, power = max(choices, key=lambda choice: choice[1] * math.log(choice[0]))
-    logarithm = power * math.log(base)
-    if logarithm > EXACT_LOGARITHM:
-        return LowerBound(Magnitude(logarithm / math.log(3)), MONOMIALS)
-    return LowerBound(Magnitude.of(base**power), MONOMIALS)
+    return LowerBound(Magnitude.of_power(base, power), MONOMIALS)
 
 
 def layers_for_all_pairs(heads: int) -> int:
@@ -175,9 +197,6 @@ def layers_for_all_pairs(heads: int) -> int:
 
 
 # --- Sums of the smaller of two counts, one rising and one falling, at any size -------------------
-
-
-# Up to this natural logarithm the sum is worked out as an integer; one digit of margin.
 
 
 class Count(ABC):
@@ -379,7 +398,7 @@ def counting_upper_bound(sizes: AttentionSizes) -> UpperBound:
         ours (proved), after Levine et al. (2020), arXiv:2006.12467; docs/proofs.md.
     """
     if sizes.own == sizes.other == 1:
-        return UpperBound(_binomial(sizes.factors + sizes.rank, sizes.rank), COUNTING)
+        return UpperBound(binomial_magnitude(sizes.factors + sizes.rank, sizes.rank), COUNTING)
     magnitude = sum_of_minima(_seen_by_other(sizes), _seen_by_own(sizes), sizes.factors)
     return UpperBound(magnitude, COUNTING)
 
@@ -429,7 +448,7 @@ def counting_terms(sizes: AttentionSizes) -> tuple[int, ...]:
     factors, head_size = sizes.factors, sizes.resolved_head_size()
     if factors > MAX_FACTORS:
         raise BoundError(
-            f"counting_terms: depth {sizes.depth} multiplies {factors:,} factors, "
+            f"counting_terms: depth {sizes.depth} multiplies {readable(factors)} factors, "
             f"more than {MAX_FACTORS:,}; use counting_upper_bound."
         )
     other, own = _seen_by_other(sizes), _seen_by_own(sizes)
@@ -506,13 +525,6 @@ def _num_degrees(rank: int, tokens: int, factors: int) -> int:
     num_degrees = min(dimension, factors + 1)
     require_few_partitions(rank, tokens, num_degrees)
     return num_degrees
-
-
-def _binomial(top: int, bottom: int) -> Magnitude:
-    logarithm = log_binomial(top, bottom)
-    if logarithm > math.log(LARGEST_INTEGER) + 1:
-        return Magnitude(logarithm / math.log(3))
-    return Magnitude.of(math.comb(top, bottom))
 
 
 # --- Polynomials of bounded degree, whatever network computes them: bounds by degree alone --------

@@ -1,12 +1,20 @@
 """Bounds on the separation rank of convolutional, recurrent and shallow networks."""
 
+import functools
 import math
+import operator
 from dataclasses import dataclass
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.counting import multiset
-from rankscope.rank.bounds.polynomials import tensor_train_upper_bound
-from rankscope.rank.bounds.sizes import require_at_least, require_even, require_positions
+from rankscope.rank.bounds.counting import multiset_magnitude
+from rankscope.rank.bounds.polynomials import chain_cut, smaller
+from rankscope.rank.bounds.sizes import (
+    LARGEST,
+    require_at_least,
+    require_at_most,
+    require_even,
+    require_positions,
+)
 from rankscope.theorem import LowerBound, Magnitude, Status, Theorem, UpperBound
 
 # --- Bounds on convolutional arithmetic circuits (hierarchical Tucker) of any pooling geometry ----
@@ -144,13 +152,14 @@ def convolutional_upper_bound(circuit: Circuit, left: tuple[int, ...]) -> UpperB
         Levine et al. (2018), arXiv:1704.01552; docs/proofs.md, section 11.
     """
     require_positions("convolutional_upper_bound", left, circuit.pooling.num_tokens)
-    size = circuit.num_templates
+    one, size, members = Magnitude.of(1), Magnitude.of(circuit.num_templates), set(left)
     costs = [
-        (1, size) if token in left else (size, 1) for token in range(circuit.pooling.num_tokens)
+        (one, size) if token in members else (size, one)
+        for token in range(circuit.pooling.num_tokens)
     ]
     for windows, channels in zip(circuit.pooling.levels, circuit.channels, strict=True):
         costs = [_pool_cuts([costs[member] for member in window], channels) for window in windows]
-    return UpperBound(Magnitude.of(min(costs[0])), CUT)
+    return UpperBound(smaller(*costs[0]), CUT)
 
 
 def pooling_upper_bound(circuit: Circuit, left: tuple[int, ...]) -> UpperBound:
@@ -172,8 +181,9 @@ def pooling_upper_bound(circuit: Circuit, left: tuple[int, ...]) -> UpperBound:
     """
     require_positions("pooling_upper_bound", left, circuit.pooling.num_tokens)
     # Each node: tokens on the left, tokens on the right, bound so far.
+    one, members = Magnitude.of(1), set(left)
     nodes = [
-        (int(token in left), int(token not in left), 1)
+        (int(token in members), int(token not in members), one)
         for token in range(circuit.pooling.num_tokens)
     ]
     for windows, channels in zip(circuit.pooling.levels, circuit.channels, strict=True):
@@ -181,11 +191,11 @@ def pooling_upper_bound(circuit: Circuit, left: tuple[int, ...]) -> UpperBound:
         for window in windows:
             on_left = sum(nodes[member][0] for member in window)
             on_right = sum(nodes[member][1] for member in window)
-            product = channels * math.prod(nodes[member][2] for member in window)
-            whole = circuit.num_templates ** min(on_left, on_right)
-            merged.append((on_left, on_right, min(whole, product)))
+            product = _product(channels, [nodes[member][2] for member in window])
+            whole = Magnitude.of_power(circuit.num_templates, min(on_left, on_right))
+            merged.append((on_left, on_right, smaller(whole, product)))
         nodes = merged
-    return UpperBound(Magnitude.of(nodes[0][2]), POOLING_UPPER)
+    return UpperBound(nodes[0][2], POOLING_UPPER)
 
 
 def pooling_lower_bound(circuit: Circuit, left: tuple[int, ...]) -> LowerBound:
@@ -206,12 +216,12 @@ def pooling_lower_bound(circuit: Circuit, left: tuple[int, ...]) -> LowerBound:
         Cohen & Shashua (2017), arXiv:1605.06743; docs/proofs.md, section 14.
     """
     require_positions("pooling_lower_bound", left, circuit.pooling.num_tokens)
+    members = set(left)
     split = sum(
-        any(token in left for token in window) and any(token not in left for token in window)
-        for window in circuit.pooling.levels[0]
+        0 < len(members.intersection(window)) < len(window) for window in circuit.pooling.levels[0]
     )
     base = min(circuit.channels[0], circuit.num_templates)
-    return LowerBound(Magnitude.of(base**split), POOLING_LOWER)
+    return LowerBound(Magnitude.of_power(base, split), POOLING_LOWER)
 
 
 def convolutional_cp_lower_bound(circuit: Circuit) -> LowerBound:
@@ -240,16 +250,20 @@ def convolutional_cp_lower_bound(circuit: Circuit) -> LowerBound:
                 )
     base = min(circuit.channels[0], circuit.num_templates)
     power = circuit.pooling.num_tokens // 2
-    return LowerBound(Magnitude.of(base**power), TENSOR_ANALYSIS, "CP rank")
+    return LowerBound(Magnitude.of_power(base, power), TENSOR_ANALYSIS, "CP rank")
 
 
-def _pool_cuts(children: list[tuple[int, int]], channels: int) -> tuple[int, int]:
+def _pool_cuts(
+    children: list[tuple[Magnitude, Magnitude]], channels: int
+) -> tuple[Magnitude, Magnitude]:
     """Cheapest cuts below a node that lies on the left, and on the right."""
-    across = channels * math.prod(min(child) for child in children)
-    return (
-        min(across, math.prod(child[0] for child in children)),
-        min(across, math.prod(child[1] for child in children)),
-    )
+    across = _product(channels, [smaller(*child) for child in children])
+    on_left, on_right = (_product(1, [child[side] for child in children]) for side in (0, 1))
+    return smaller(across, on_left), smaller(across, on_right)
+
+
+def _product(start: int, factors: list[Magnitude]) -> Magnitude:
+    return functools.reduce(operator.mul, factors, Magnitude.of(start))
 
 
 # --- Bounds on recurrent arithmetic circuits: start against end, and any partition ----------------
@@ -257,6 +271,8 @@ def _pool_cuts(children: list[tuple[int, int]], channels: int) -> tuple[int, int
 
 # Deeper circuits than this multiply binomials that nobody reads.
 MAX_DEPTH = 64
+# Layers times tokens, a few seconds of work.
+MAX_STATES = 2**17
 GRID_QUANTITY = "start-end rank on the grid of basis templates"
 ANY_GRID_QUANTITY = "rank on the grid of basis templates"
 START_END_LOWER = Theorem(
@@ -331,13 +347,14 @@ def recurrent_upper_bound(
     narrow = min(num_templates, num_channels)
     # Steps that are still to come after each token.
     remaining = range(num_tokens - 1, -1, -1)
-    sites = [multiset(narrow, math.comb(steps + depth - 1, depth - 1)) for steps in remaining]
+    sites = [
+        multiset_magnitude(narrow, math.comb(steps + depth - 1, depth - 1)) for steps in remaining
+    ]
     if is_on_templates:
-        sites = [min(num_templates, site) for site in sites]
-    bonds = tuple(_states(steps, num_channels, depth) for steps in remaining[:-1])
-    cut = tensor_train_upper_bound(tuple(sites), bonds, left)
-    quantity = ANY_GRID_QUANTITY if is_on_templates else cut.quantity
-    return UpperBound(cut.magnitude, RECURRENT_CUT, quantity)
+        sites = [smaller(Magnitude.of(num_templates), site) for site in sites]
+    bonds = [_states(steps, num_channels, depth) for steps in remaining[:-1]]
+    quantity = {"quantity": ANY_GRID_QUANTITY} if is_on_templates else {}
+    return UpperBound(chain_cut(sites, bonds, left), RECURRENT_CUT, **quantity)
 
 
 def start_end_upper_bound(
@@ -365,8 +382,8 @@ def start_end_upper_bound(
     _check("start_end_upper_bound", num_tokens, (num_templates, num_channels), depth)
     number = _states(num_tokens // 2, num_channels, depth)
     if depth == 1:
-        number = min(number, _grid(num_tokens // 2, num_templates, num_channels, depth))
-    return UpperBound(Magnitude.of(number), START_END_UPPER)
+        number = smaller(number, _grid(num_tokens // 2, num_templates, num_channels, depth))
+    return UpperBound(number, START_END_UPPER)
 
 
 def start_end_grid_upper_bound(
@@ -393,10 +410,10 @@ def start_end_grid_upper_bound(
     """
     _check("start_end_grid_upper_bound", num_tokens, (num_templates, num_channels), depth)
     half = num_tokens // 2
-    number = min(
+    number = smaller(
         _grid(half, num_templates, num_channels, depth), _states(half, num_channels, depth)
     )
-    return UpperBound(Magnitude.of(number), START_END_UPPER, GRID_QUANTITY)
+    return UpperBound(number, START_END_UPPER, GRID_QUANTITY)
 
 
 def start_end_lower_bound(
@@ -425,10 +442,10 @@ def start_end_lower_bound(
             "measure instead."
         )
     if depth == 1:
-        number = min(num_channels, num_templates**half)
+        number = smaller(Magnitude.of(num_channels), Magnitude.of_power(num_templates, half))
     else:
-        number = multiset(min(num_templates, num_channels), half)
-    return LowerBound(Magnitude.of(number), START_END_LOWER)
+        number = multiset_magnitude(min(num_templates, num_channels), half)
+    return LowerBound(number, START_END_LOWER)
 
 
 def _check(who: str, num_tokens: int, sizes: tuple[int, int], depth: int) -> None:
@@ -439,19 +456,22 @@ def _check(who: str, num_tokens: int, sizes: tuple[int, int], depth: int) -> Non
 def _check_sizes(who: str, num_tokens: int, sizes: tuple[int, int], depth: int) -> None:
     require_at_least(who, 2, num_tokens=num_tokens)
     require_at_least(who, 1, num_templates=sizes[0], num_channels=sizes[1], depth=depth)
-    if depth > MAX_DEPTH:
-        raise BoundError(f"{who}: depth must be at most {MAX_DEPTH}, got {depth}.")
+    require_at_most(who, MAX_DEPTH, depth=depth)
+    require_at_most(who, MAX_STATES // depth, num_tokens=num_tokens)
+    require_at_most(who, LARGEST, num_templates=sizes[0], num_channels=sizes[1])
 
 
-def _states(half: int, channels: int, depth: int) -> int:
-    return math.prod(multiset(channels, math.comb(half + j - 1, j)) for j in range(depth))
+def _states(half: int, channels: int, depth: int) -> Magnitude:
+    return _product(
+        1, [multiset_magnitude(channels, math.comb(half + j - 1, j)) for j in range(depth)]
+    )
 
 
-def _grid(half: int, templates: int, channels: int, depth: int) -> int:
+def _grid(half: int, templates: int, channels: int, depth: int) -> Magnitude:
     narrow = min(templates, channels)
     if depth == 1:
-        return int(narrow**half)
-    return int(narrow * templates ** (half - 1))
+        return Magnitude.of_power(narrow, half)
+    return Magnitude.of(narrow) * Magnitude.of_power(templates, half - 1)
 
 
 # --- The bounds on shallow (CP) networks, which meet ----------------------------------------------
@@ -525,4 +545,4 @@ def shallow_lower_bound(
 def _smaller(who: str, num_channels: int, num_templates: int, sides: tuple[int, int]) -> Magnitude:
     require_at_least(who, 1, num_channels=num_channels, num_templates=num_templates)
     require_at_least(who, 1, num_left=sides[0], num_right=sides[1])
-    return Magnitude.of(min(num_channels, int(num_templates ** min(sides))))
+    return smaller(Magnitude.of(num_channels), Magnitude.of_power(num_templates, min(sides)))

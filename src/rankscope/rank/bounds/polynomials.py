@@ -1,14 +1,17 @@
 """Bounds for tensor trains, sparse polynomials and networks of a given degree."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import networkx
 
-from rankscope.errors import BoundError
+from rankscope.errors import BoundError, readable
 from rankscope.rank.bounds.counting import FreeCount, sum_of_minima
 from rankscope.rank.bounds.sizes import (
+    LARGEST,
     require_at_least,
+    require_at_most,
     require_depth,
     require_even,
     require_positions,
@@ -141,7 +144,9 @@ def tensor_train_upper_bound(
         )
     require_at_least(who, 1, smallest_size=min(sizes), smallest_bond=min(bonds, default=1))
     require_positions(who, left, len(sizes))
-    return UpperBound(Magnitude.of(_chain_cut(sizes, bonds, left)), CUT)
+    return UpperBound(
+        chain_cut([Magnitude.of(n) for n in sizes], map(Magnitude.of, bonds), left), CUT
+    )
 
 
 def odd_even_upper_bound(*, order: int, size: int, bond: int) -> UpperBound:
@@ -164,12 +169,10 @@ def odd_even_upper_bound(*, order: int, size: int, bond: int) -> UpperBound:
     """
     require_at_least("odd_even_upper_bound", 2, order=order)
     require_at_least("odd_even_upper_bound", 1, size=size, bond=bond)
-    pairs = order // 2
+    pairs, base = order // 2, min(size, bond**2)
     if order % 2:
-        number = min(size, bond**2) ** pairs
-    else:
-        number = min(size, bond) * min(size, bond**2) ** (pairs - 1)
-    return UpperBound(Magnitude.of(number), CUT)
+        return UpperBound(Magnitude.of_power(base, pairs), CUT)
+    return UpperBound(Magnitude.of(min(size, bond)) * Magnitude.of_power(base, pairs - 1), CUT)
 
 
 def left_right_upper_bound(*, order: int, size: int, bond: int) -> UpperBound:
@@ -189,7 +192,8 @@ def left_right_upper_bound(*, order: int, size: int, bond: int) -> UpperBound:
     """
     require_at_least("left_right_upper_bound", 2, order=order)
     require_at_least("left_right_upper_bound", 1, size=size, bond=bond)
-    return UpperBound(Magnitude.of(min(bond, size ** (order // 2))), CUT)
+    half = Magnitude.of_power(size, order // 2)
+    return UpperBound(smaller(Magnitude.of(bond), half), CUT)
 
 
 def _lower(who: str, order: int, sizes: tuple[int, int], theorem: Theorem) -> LowerBound:
@@ -197,19 +201,30 @@ def _lower(who: str, order: int, sizes: tuple[int, int], theorem: Theorem) -> Lo
     require_even(who, order=order)
     require_at_least(who, 1, size=sizes[0])
     require_at_least(who, 0 if theorem is ALKIN else 1, bond=sizes[1])
-    return LowerBound(Magnitude.of(min(sizes) ** (order // 2)), theorem, LOWER_QUANTITY)
+    return LowerBound(Magnitude.of_power(min(sizes), order // 2), theorem, LOWER_QUANTITY)
 
 
-def _chain_cut(sizes: tuple[int, ...], bonds: tuple[int, ...], left: tuple[int, ...]) -> int:
-    """Cheapest product over all ways to put cores on sides, one core at a time."""
-    on_left, on_right = 1, 1
-    for position, (size, bond) in enumerate(zip(sizes, (1, *bonds), strict=True)):
-        is_left = position in left
-        stay, move = on_left, on_right * bond
-        back, keep = on_left * bond, on_right
-        on_left = min(stay, move) * (1 if is_left else size)
-        on_right = min(back, keep) * (size if is_left else 1)
-    return min(on_left, on_right)
+def chain_cut(
+    sizes: Sequence[Magnitude], bonds: Iterable[Magnitude], left: tuple[int, ...]
+) -> Magnitude:
+    """Cheapest product over all ways to put cores on sides, one core at a time.
+
+    Numbers of any length: an integer while it is short, its logarithm after.
+    """
+    one, members = Magnitude.of(1), set(left)
+    on_left, on_right = one, one
+    for position, (size, bond) in enumerate(zip(sizes, (one, *bonds), strict=True)):
+        is_left = position in members
+        from_left = smaller(on_left, on_right * bond)
+        from_right = smaller(on_left * bond, on_right)
+        on_left = from_left if is_left else from_left * size
+        on_right = from_right * size if is_left else from_right
+    return smaller(on_left, on_right)
+
+
+def smaller(first: Magnitude, second: Magnitude) -> Magnitude:
+    """The smaller of two numbers of any length."""
+    return first if first.is_below(second) else second
 
 
 # --- Separation rank of sparse polynomials with generic coefficients, by maximum matching ---------
@@ -355,13 +370,14 @@ def fully_connected_upper_bound(
     who = "fully_connected_upper_bound"
     require_at_least(who, 1, num_left=num_left, num_right=num_inputs - num_left, degree=degree)
     require_depth(who, depth)
+    require_at_most(who, LARGEST, num_inputs=num_inputs, degree=degree)
     left, right = FreeCount(num_left), FreeCount(num_inputs - num_left)
     total = int(degree**depth)
     if depth > 1:
         return UpperBound(sum_of_minima(left, right, total), FULLY_CONNECTED)
     if degree > MAX_DEGREE:
         raise BoundError(
-            f"{who}: at depth 1 the degree must be at most {MAX_DEGREE:,}, got {degree:,}."
+            f"{who}: at depth 1 the degree must be at most {MAX_DEGREE:,}, got {readable(degree)}."
         )
     number = sum(
         min(left.value(part), right.value(degree - part), math.comb(degree, part))

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rankscope.errors import BoundError
+from rankscope.errors import BoundError, readable
 
 # 3**10_000 has 4,772 digits: beyond this even the logarithm takes long, and nothing is that deep.
 DEEPEST = 10_000
+# Widths, heads, tokens and degrees; logarithms of bounds stay within float64 up to here.
+LARGEST = 10**9
 
 
 def require_at_least(who: str, least: int, **sizes: int) -> None:
@@ -19,6 +21,17 @@ def require_at_least(who: str, least: int, **sizes: int) -> None:
     for name, size in sizes.items():
         if size < least:
             raise BoundError(f"{who}: {name} must be at least {least}, got {size}.")
+
+
+def require_at_most(who: str, most: int, **sizes: int) -> None:
+    """Refuse sizes above `most`, naming the first one.
+
+    Raises:
+        BoundError: if a size is larger.
+    """
+    for name, size in sizes.items():
+        if size > most:
+            raise BoundError(f"{who}: {name} must be at most {most:,}, got {readable(size)}.")
 
 
 def require_even(who: str, **sizes: int) -> None:
@@ -41,8 +54,7 @@ def require_depth(who: str, depth: int) -> None:
         BoundError: if it is not.
     """
     require_at_least(who, 1, depth=depth)
-    if depth > DEEPEST:
-        raise BoundError(f"{who}: depth must be at most {DEEPEST:,}, got {depth:,}.")
+    require_at_most(who, DEEPEST, depth=depth)
 
 
 def require_positions(who: str, left: tuple[int, ...], count: int) -> None:
@@ -53,7 +65,8 @@ def require_positions(who: str, left: tuple[int, ...], count: int) -> None:
     """
     if len(set(left)) != len(left) or any(not 0 <= position < count for position in left):
         raise BoundError(
-            f"{who}: the left side must hold different positions out of 0..{count - 1}, got {left}."
+            f"{who}: the left side must hold different positions out of 0..{count - 1}, "
+            f"got {str(left)[:80]}."
         )
     if not 0 < len(left) < count:
         raise BoundError(
@@ -93,13 +106,16 @@ class AttentionSizes:
     def __post_init__(self) -> None:
         who = "AttentionSizes"
         require_depth(who, self.depth)
-        require_at_least(who, 1, width=self.width, heads=self.heads)
-        for name in ("head_size", "embedding_rank", "own_tokens", "other_tokens"):
+        for name in ("width", "heads", "head_size", "embedding_rank", "own_tokens", "other_tokens"):
             size = getattr(self, name)
             if size is not None:
                 require_at_least(who, 1, **{name: size})
+                require_at_most(who, LARGEST, **{name: size})
+        require_at_most(who, LARGEST, degree=self.degree)
         if self.degree < 3 or self.degree % 2 == 0:
             raise BoundError(f"{who}: degree must be odd and at least 3, got {self.degree}.")
+        deepest = math.ceil(DEEPEST * math.log(3) / math.log(self.degree))
+        require_at_most(who, deepest, **{f"depth with layers of degree {self.degree}": self.depth})
 
     @property
     def factors(self) -> int:
@@ -122,9 +138,25 @@ class AttentionSizes:
         return self.width if self.other_tokens is None else self.other_tokens
 
     @property
+    def is_balanced(self) -> bool:
+        """Whether both sides have the same number of tokens, as in the published theorems."""
+        return self.own == self.other
+
+    @property
     def has_standard_heads(self) -> bool:
         """Whether the heads share the width equally, as in the published theorems."""
         return self.head_size is None or self.head_size * self.heads == self.width
+
+    def with_tokens_for_rank(self) -> "AttentionSizes":
+        """The same network on at least as many tokens per side as their rank.
+
+        An upper bound for it holds for fewer tokens: they are a restriction, some tokens being 0.
+        """
+        return replace(
+            self,
+            own_tokens=max(self.own, self.rank),
+            other_tokens=max(self.other, self.rank),
+        )
 
     def resolved_head_size(self) -> int:
         """The size of a head.

@@ -10,13 +10,17 @@ from torch import Tensor, nn
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Body, Network, Step, Sum, Term
 from rankscope.diagrams.parts import Index, IndexKind, Node, Role
-from rankscope.errors import BoundError, SizeError
+from rankscope.errors import SizeError
 from rankscope.rank.bounds.attention import (
+    embedding_lower_growth,
+    embedding_upper_growth,
     heads_terms,
     heads_upper_bound,
+    multiset_lower_bound,
     published_lower_bound,
     published_upper_bound,
     quadric_lower_bound,
+    word_upper_bound,
 )
 from rankscope.rank.bounds.counting import (
     MAX_FACTORS,
@@ -24,11 +28,11 @@ from rankscope.rank.bounds.counting import (
     counting_upper_bound,
     monomial_lower_bound,
 )
+from rankscope.rank.bounds.known import KnownBounds, applicable
 from rankscope.rank.bounds.sizes import AttentionSizes
 from rankscope.rank.measured import SplitFunction
 from rankscope.rank.networks.network import (
     Arithmetic,
-    KnownBounds,
     PolynomialNetwork,
     Reals,
     Setting,
@@ -88,13 +92,20 @@ class ChainLayer(nn.Module):
         )
 
 
+ALL = slice(None)
+
+
 def attend(
-    numbers: Arithmetic, weights: Mapping[str, Tensor], prefix: str, tokens: Tensor
+    numbers: Arithmetic,
+    weights: Mapping[str, Tensor],
+    prefix: str,
+    tokens: Tensor,
+    at: slice = ALL,
 ) -> Tensor:
-    """The tokens (batch, tokens, width) after an `AttentionLayer`."""
+    """The tokens (batch, tokens, width) after an `AttentionLayer`, all or only some of them."""
     queries, keys, values = (
-        numbers.contract("hak,btk->bhta", weights[f"{prefix}.{name}"], tokens)
-        for name in ("query", "key", "value")
+        numbers.contract("hak,btk->bhta", weights[f"{prefix}.{name}"], read)
+        for name, read in (("query", tokens[:, at]), ("key", tokens), ("value", tokens))
     )
     scores = numbers.contract("bhia,bhja->bhij", queries, keys)
     mixed = numbers.contract("bhij,bhja->bhia", scores, values)
@@ -102,11 +113,15 @@ def attend(
 
 
 def follow_chain(
-    numbers: Arithmetic, weights: Mapping[str, Tensor], prefix: str, tokens: Tensor
+    numbers: Arithmetic,
+    weights: Mapping[str, Tensor],
+    prefix: str,
+    tokens: Tensor,
+    at: slice = ALL,
 ) -> Tensor:
-    """The tokens (batch, tokens, width) after a `ChainLayer`."""
+    """The tokens (batch, tokens, width) after a `ChainLayer`, all or only some of them."""
     num_factors = sum(name.startswith(f"{prefix}.factors.") for name in weights)
-    product = tokens
+    product = tokens[:, at]
     for place in reversed(range(num_factors)):
         product = numbers.contract("kf,bif->bik", weights[f"{prefix}.factors.{place}"], product)
         if place:
@@ -369,7 +384,8 @@ class SelfAttention(PolynomialNetwork):
 
     def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """Coordinate 0 of the token at the output position, after all layers."""
-        return self._tokens(numbers, weights, inputs)[:, self.output_position, 0]
+        at = slice(self.output_position, self.output_position + 1)
+        return self._tokens(numbers, weights, inputs, at)[:, 0, 0]
 
     def tokens(self, inputs: Tensor) -> Tensor:
         """All tokens (batch, num_tokens, width) after all layers, in floating point.
@@ -392,20 +408,32 @@ class SelfAttention(PolynomialNetwork):
     def lower_bound(self, partition: Partition) -> LowerBound | None:
         """The best of our bounds by explicit weights; positions among them may be 0."""
         sizes = self._sizes(partition, has_subspace=True)
-        bounds = []
-        for bound in (quadric_lower_bound, monomial_lower_bound):
-            try:
-                bounds.append(bound(sizes))
-            except BoundError:  # its theorem does not cover these sizes
-                continue
+        found = [applicable(bound, sizes) for bound in (quadric_lower_bound, monomial_lower_bound)]
+        bounds = [bound for bound in found if bound is not None]
         return max(bounds, key=lambda bound: bound.log3, default=None)
 
     def known_bounds(self, partition: Partition) -> KnownBounds:
-        """The published bounds, and our count beside them; both also for very large sizes."""
+        """Every theorem that applies, the published ones among them; also for very large sizes."""
         least = self._sizes(partition, has_subspace=True)  # positions may be 0
         most = self._sizes(partition, has_subspace=not self.has_positions)
+        count = applicable(counting_upper_bound, most)
+        further = [
+            applicable(quadric_lower_bound, least),
+            applicable(monomial_lower_bound, least),
+            applicable(multiset_lower_bound, least),
+            applicable(heads_upper_bound, most),
+            applicable(word_upper_bound, most),
+        ]
+        if count is None:  # too few tokens to be counted; more of them have no smaller rank
+            further.append(counting_upper_bound(most.with_tokens_for_rank()))
+        has_embedding = self.embedding_rank is not None
+        growths = (embedding_upper_growth(most), embedding_lower_growth(least))
         return KnownBounds(
-            published_lower_bound(least), published_upper_bound(most), counting_upper_bound(most)
+            published_lower_bound(least),
+            published_upper_bound(most),
+            count,
+            tuple(bound for bound in further if bound is not None),
+            tuple(growth for growth in growths if has_embedding and growth is not None),
         )
 
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
@@ -445,7 +473,14 @@ class SelfAttention(PolynomialNetwork):
 
         return MomentFunction
 
-    def _tokens(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+    def _tokens(
+        self,
+        numbers: Arithmetic,
+        weights: Mapping[str, Tensor],
+        inputs: Tensor,
+        last_at: slice = ALL,
+    ) -> Tensor:
+        """The tokens after all layers; the last layer computes only those at `last_at`."""
         tokens = inputs
         if self.embedding_rank is not None:
             tokens = numbers.contract("kr,btr->btk", weights["embedding"], tokens)
@@ -453,7 +488,8 @@ class SelfAttention(PolynomialNetwork):
             tokens = numbers.add(tokens, weights["positions"])
         layer = attend if self.degree == 3 else follow_chain
         for number in range(self.depth):
-            tokens = layer(numbers, weights, f"layers.{number}", tokens)
+            at = last_at if number == self.depth - 1 else ALL
+            tokens = layer(numbers, weights, f"layers.{number}", tokens, at)
         return tokens
 
     def _sizes(self, partition: Partition, *, has_subspace: bool) -> AttentionSizes:

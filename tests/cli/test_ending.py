@@ -1,0 +1,82 @@
+"""How commands end: before work that cannot be kept, when nobody reads, and on Ctrl-C."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from rankscope.cli.main import main
+
+COMMAND = [
+    sys.executable,
+    "-c",
+    "import sys; from rankscope.cli.entry import main; sys.exit(main())",
+]
+
+
+# What is asked for is wrong, too: an answer about the output shows that it was looked at first.
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rank attention --certificate absent/c.json",
+        "audit absent-model -o file/folder",
+        "certify absent-model --data absent-data -o file/folder",
+        "generalization absent-model --data absent-data -o file/folder",
+        "compress absent-model -o file/folder",
+        "plan -o absent/plan.svg",
+        "code absent-model -o absent/x.py",
+        "draw cp -o absent/x.svg",
+        "explain sawtooth -o file/folder",
+        "experiment run degree-budget --quick -o file/folder",
+    ],
+)
+def test_where_the_result_goes_is_looked_at_before_it_is_computed(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").touch()
+    assert main(command.split()) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("rankscope: Cannot ")
+    assert "absent'" in error or "file" in error
+    assert [path.name for path in Path.cwd().iterdir()] == ["file"]
+
+
+def test_escape_sequences_in_names_reach_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    save_file({"\x1b[2Jfc.weight": torch.randn(30, 30)}, "model.safetensors")
+    assert main(["audit", "model.safetensors"]) == 0
+    printed = capsys.readouterr()
+    assert "\\x1b[2Jfc.weight" in printed.out
+    assert "\x1b" not in printed.out + printed.err
+    save_file({"\x1b[2Jfc.weight": torch.zeros(0, 3)}, "model.safetensors")
+    assert main(["audit", "model.safetensors"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["models"], ["--help"]])
+def test_a_reader_that_has_gone_ends_a_command_quietly(command: list[str]) -> None:
+    process = subprocess.Popen([*COMMAND, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.3, 1.0, 3.0])
+def test_an_interrupt_ends_with_130_and_one_line(delay: float) -> None:
+    words = ["rank", "attention", "--tokens", "8", "--depth", "2", "--width", "8", "--heads", "2"]
+    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert error.decode().startswith("rankscope: interrupted")
+    assert error.count(b"\n") == 1
