@@ -28,6 +28,7 @@ NAMES = (
     "generalization",
     "classifiers",
     "compression",
+    "training",
 )
 
 
