@@ -11,7 +11,7 @@ from torch import nn
 
 from rankscope.auditing.weight_files import open_model
 from rankscope.errors import ModelFileError
-from rankscope.tensor_files.sources import TensorSource
+from rankscope.tensor_files import TensorSource
 
 SHARED = Path(os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[3] / "shared" / "data"))
 CONFIG = {"model_type": "gpt2", "n_embd": 4}

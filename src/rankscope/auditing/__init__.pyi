@@ -30,8 +30,6 @@ from .plane import place_model as place_model
 from .shape_plan import Plan as Plan
 from .shape_plan import ShapeConstraints as ShapeConstraints
 from .shape_plan import plan as plan
-from .sources import TensorEntry as TensorEntry
-from .sources import TensorSource as TensorSource
 from .spectra import Geometry as Geometry
 from .spectra import RandomLaw as RandomLaw
 from .spectra import Spectrum as Spectrum
@@ -43,10 +41,7 @@ from .tensors import MatrixRow as MatrixRow
 from .tensors import TensorRow as TensorRow
 from .tensors import layer_of as layer_of
 from .tensors import part_of as part_of
-from .torch_files import open_torch_file as open_torch_file
-from .weight_files import SafetensorsFile as SafetensorsFile
 from .weight_files import Shards as Shards
 from .weight_files import open_model as open_model
-from .weight_files import read_header as read_header
 from .weights import WeightOptions as WeightOptions
 from .weights import audit_weights as audit_weights

@@ -2,12 +2,13 @@
 
 import copy
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from rankscope.compression.anchoring import Target
 from rankscope.compression.candidates import factorize
 from rankscope.compression.plan import Plan, Row
 from rankscope.compression.scores import Batch, Scoring, Weights, relative_error
@@ -22,12 +23,13 @@ from rankscope.factorize.convolution import (
     FactorizedConv2d,
 )
 from rankscope.factorize.cores import BITS, CoreStore
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear, layer_sharing
 from rankscope.factorize.projected_attention import split_projections
 from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, split_weights
 from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
 
 # --- Factorized modules with cores of zeros, into which those of a file are loaded ----------------
 
@@ -103,7 +105,7 @@ def _linear(linear: nn.Linear, row: Row) -> FactorizedLinear:
 
 
 def _choice(row: Row) -> tuple[Format, Ranks]:
-    return FORMATS[row.format or ""], row.ranks
+    return STORED_FORMATS[row.format or ""], row.ranks
 
 
 def _zeros(
@@ -193,7 +195,12 @@ def apply_plan(
 
 
 def carry_out(
-    model: nn.Module, plan: Plan, *, scores: Scoring | None = None, example: Batch | None = None
+    model: nn.Module,
+    plan: Plan,
+    *,
+    scores: Scoring | None = None,
+    example: Batch | None = None,
+    report: Report = ignore,
 ) -> Compressed:
     """See `apply_plan`; also gives the plan with the errors that were actually made.
 
@@ -208,17 +215,7 @@ def carry_out(
         )
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     sites = sites_by_module(model, chosen)
-    layers: dict[str, nn.Module] = {}
-    errors: dict[str, float] = {}
-    for name, group in sites.items():
-        error_norms = {site.part: scoring.error_norm(site.name) for site in group}
-        rows = {site.part: chosen[site.name] for site in group}
-        layer = factorize(model.get_submodule(name), rows, error_norms)
-        layers |= layers_of(model, group[0], layer)
-        rebuilt = {part.name: part.weight for part in parts_of(layer.to_dense())}
-        for site in group:
-            error_norm = error_norms[site.part]
-            errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+    layers, errors = _factorize_sites(model, sites, chosen, scoring, report)
     compressed = with_replaced(model, layers)
     if example is not None:
         _check_outputs(model, compressed, example)
@@ -248,6 +245,37 @@ def layers_of(model: nn.Module, site: Site, layer: nn.Module) -> dict[str, nn.Mo
     return layers
 
 
+def _factorize_sites(
+    model: nn.Module,
+    sites: Mapping[str, Sequence[Site]],
+    chosen: Mapping[str, Row],
+    scoring: Scoring,
+    report: Report,
+) -> tuple[dict[str, nn.Module], dict[str, float]]:
+    """Factorized layers by the name of the module they replace, and errors by that of the site."""
+    layers: dict[str, nn.Module] = {}
+    errors: dict[str, float] = {}
+    anchoring = scoring.anchoring(model, list(sites))
+    levels = [list(sites)] if anchoring is None else anchoring.levels
+    for done, level in enumerate(levels, start=1):
+        targets = {} if anchoring is None else anchoring.targets(level)
+        for name in level:
+            error_norms = {site.part: scoring.error_norm(site.name) for site in sites[name]}
+            rows = {site.part: chosen[site.name] for site in sites[name]}
+            target = targets.get(name, Target(model.get_submodule(name), {}))
+            layer = factorize(target.module, rows, {**error_norms, **target.error_norms})
+            layers |= layers_of(model, sites[name][0], layer)
+            dense = layer.to_dense()
+            if anchoring is not None:
+                anchoring.put(name, dense)
+            rebuilt = {part.name: part.weight for part in parts_of(dense)}
+            for site in sites[name]:
+                error_norm = error_norms[site.part]
+                errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+        report(Progress("factors", done, len(levels)))
+    return layers, errors
+
+
 def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, list[Site]]:
     """The sites of every module of which the plan compresses some."""
     sites = {site.name: site for site in read_sites(model).sites}
@@ -264,9 +292,9 @@ def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, li
                 f"{name}: the plan is for a weight of shape {tuple(row.shape)}, the model has "
                 f"{site.stored_shape}; make a plan for this model."
             )
-        if row.format not in FORMATS:
+        if row.format not in STORED_FORMATS:
             raise CompressionError(
-                f"{name}: unknown format {row.format!r}; there are {', '.join(FORMATS)}."
+                f"{name}: unknown format {row.format!r}; there are {', '.join(STORED_FORMATS)}."
             )
         by_module.setdefault(site.module_name, []).append(site)
     return by_module

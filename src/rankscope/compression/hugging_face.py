@@ -43,7 +43,12 @@ class RankscopeConfig(QuantizationConfigMixin):  # type: ignore[misc]
         quant_method: always "rankscope".
     """
 
-    def __init__(self, plan: Mapping[str, Any], quant_method: str = METHOD, **unknown: object):
+    def __init__(
+        self,
+        plan: Mapping[str, Any] | None = None,
+        quant_method: str = METHOD,
+        **unknown: object,
+    ) -> None:
         if unknown or quant_method != METHOD:
             raise ModelFileError(
                 f"quantization_config: wanted quant_method {METHOD!r} and a plan, got "
@@ -82,6 +87,7 @@ class RankscopeQuantizer(HfQuantizer):  # type: ignore[misc]
             model.set_submodule(name, layer)
         _retie(model)
         _ignore_guards(model, plan)
+        self._kinds = {name: _kind(value) for name, value in model.state_dict().items()}
 
     def _process_model_after_weight_loading(self, model: nn.Module, **options: object) -> None:
         del options
@@ -97,6 +103,12 @@ class RankscopeQuantizer(HfQuantizer):  # type: ignore[misc]
                 f"The folder's plan and weights do not fit: {len(missing)} tensors are not in its "
                 f"files, such as {', '.join(missing[:_SHOWN])}. Save the model again."
             )
+        for name, value in model.state_dict().items():
+            if _kind(value) != self._kinds.get(name, _kind(value)):
+                raise ModelFileError(
+                    f"The folder's plan and weights do not fit: {name} holds {_kind(value)}, "
+                    f"wanted {self._kinds[name]}. Save the model again."
+                )
 
     def get_state_dict_and_metadata(
         self, model: nn.Module
@@ -125,9 +137,10 @@ class RankscopeQuantizer(HfQuantizer):  # type: ignore[misc]
         return True
 
 
-def is_transformers_model(model: nn.Module) -> bool:
-    """Whether it is a model of transformers, which knows how to save itself."""
-    return isinstance(model, PreTrainedModel)
+def _kind(tensor: Tensor) -> str:
+    """The shape, and fractions (cast to any precision when they are loaded) or exact integers."""
+    kind = "fractions" if tensor.is_floating_point() else str(tensor.dtype)
+    return f"{kind} of shape {tuple(tensor.shape)}"
 
 
 def attach(model: nn.Module, plan: Plan) -> None:
