@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 NAMES = (
     "drawing",
     "contraction",
+    "reading",
     "modular_rank",
     "attention",
     "tunable_attention",

@@ -188,7 +188,7 @@ def test_calibrated_weights_err_less_on_the_outputs_of_what_they_saw(
     def loss(small: nn.Module) -> float:
         return float((small(inputs) - dense).detach().norm() / dense.detach().norm())
 
-    assert aware.plan.scoring == "activations"
+    assert aware.plan.scoring == "loss"
     assert loss(aware.model) < 0.5 * loss(plain.model)
     (row,) = aware.plan.rows
     centred = inputs @ model.get_parameter("0.weight").mT

@@ -61,6 +61,7 @@ def test_lists_are_printed_without_torch(arguments: list[str]) -> None:
     assert "torch" not in loaded
 
 
+@pytest.mark.slow
 def test_an_experiment_loads_only_what_it_needs() -> None:
     loaded = _modules_after("from rankscope.lab import find_experiment as find; find('tt-digits')")
     homes = {f"rankscope.lab.experiments.{listed.module}" for listed in EXPERIMENTS.values()}

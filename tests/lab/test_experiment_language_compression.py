@@ -41,6 +41,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_outputs", [True, False])
 def test_a_row_counts_scores_and_times_the_smaller_model(
     data: Path, tmp_path: Path, on_outputs: bool, monkeypatch: pytest.MonkeyPatch

@@ -303,6 +303,7 @@ def test_models_of_the_other_experiments_are_measured() -> None:
 # Exact rank entry.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "rank"),
     [

@@ -154,6 +154,7 @@ MOVES = [
 ]
 
 
+@pytest.mark.slow
 @settings(
     deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -70,7 +70,8 @@ def check(found: Certification, clean: float) -> None:
         before = row
 
 
-@settings(deadline=None, max_examples=15)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=6)
 @given(
     seed=st.integers(0, 2**16),
     norm=st.sampled_from([L2(), Linf()]),
@@ -125,6 +126,7 @@ def scaled_by_3(model: nn.Module) -> nn.Module:
     return model
 
 
+@pytest.mark.slow
 def test_an_exported_kernel_scaled_by_3_is_caught_not_certified() -> None:
     torch.manual_seed(0)
     network = ResNet9(width=2, image=(1, 16, 16), num_classes=3)

@@ -50,6 +50,7 @@ def change_what_is_used_again(model: Calls, inputs: Tensor) -> Tensor:
     return outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "shape"),
     [

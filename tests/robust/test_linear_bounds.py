@@ -131,6 +131,7 @@ def points_of(ball: Ball, seed: int) -> Tensor:
     return (ball.centres + picked).clamp(0.0, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @settings(deadline=None, max_examples=4)
 @given(

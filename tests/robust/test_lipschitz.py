@@ -116,6 +116,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_no_jacobian_is_above_the_bound(name: str) -> None:
     torch.manual_seed(0)
@@ -165,6 +166,7 @@ def test_constants_are_those_of_theory(
     assert steepest(model, shape) <= constant * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_norm_preserving_networks_have_constant_1() -> None:
     torch.manual_seed(0)
     inner = nn.Sequential(OrthogonalConv2d(2, 2, 3), MaxMin(), OrthogonalConv2d(2, 2, 3))
@@ -194,7 +196,8 @@ def test_an_exported_kernel_scaled_by_3_is_measured_as_3() -> None:
     assert bound.steps[0].constants[0] == pytest.approx(3.0, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=15)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=6)
 @given(seed=st.integers(0, 2**16), classes=st.integers(2, 5), scale=st.floats(1.5, 8.0))
 def test_differences_of_outputs_have_the_constants_of_rows(
     seed: int, classes: int, scale: float

@@ -51,6 +51,7 @@ def test_logits_never_come_apart_faster_than_the_constant_says(
     assert change.norm() <= model.lipschitz_constant * step.norm() * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_constant_of_the_construction_is_what_walking_the_graph_finds(name: str) -> None:
     model = moved(name, 0)

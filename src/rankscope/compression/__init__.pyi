@@ -17,6 +17,10 @@ from .exporting import TorchExporter as TorchExporter
 from .exporting import export as export
 from .folding import Folded as Folded
 from .folding import fold_normalizations as fold_normalizations
+from .loss_scores import Divergence as Divergence
+from .loss_scores import Loss as Loss
+from .loss_scores import LossCurve as LossCurve
+from .loss_scores import OutputError as OutputError
 from .plan import Budget as Budget
 from .plan import Costs as Costs
 from .plan import Plan as Plan

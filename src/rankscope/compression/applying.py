@@ -23,7 +23,7 @@ from rankscope.factorize.convolution import (
     FactorizedConv2d,
 )
 from rankscope.factorize.cores import BITS, CoreStore
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear, layer_sharing
 from rankscope.factorize.projected_attention import split_projections
@@ -105,7 +105,7 @@ def _linear(linear: nn.Linear, row: Row) -> FactorizedLinear:
 
 
 def _choice(row: Row) -> tuple[Format, Ranks]:
-    return FORMATS[row.format or ""], row.ranks
+    return STORED_FORMATS[row.format or ""], row.ranks
 
 
 def _zeros(
@@ -292,9 +292,9 @@ def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, li
                 f"{name}: the plan is for a weight of shape {tuple(row.shape)}, the model has "
                 f"{site.stored_shape}; make a plan for this model."
             )
-        if row.format not in FORMATS:
+        if row.format not in STORED_FORMATS:
             raise CompressionError(
-                f"{name}: unknown format {row.format!r}; there are {', '.join(FORMATS)}."
+                f"{name}: unknown format {row.format!r}; there are {', '.join(STORED_FORMATS)}."
             )
         by_module.setdefault(site.module_name, []).append(site)
     return by_module

@@ -25,7 +25,7 @@ from rankscope.compression.usage import NUM_MEASURED, Call, Stopwatch, flops
 from rankscope.factorize.attention import FactorizedMultiheadAttention
 from rankscope.factorize.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
 from rankscope.factorize.cores import CoreStore, quantize, quantized_bytes
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
 from rankscope.factorize.formats.plain import DENSE
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
@@ -286,7 +286,9 @@ def factorize(
         rows: of a plan, by part of the module; parts without one stay dense.
         error_norms: by part; whitened where the format allows it.
     """
-    choices = {part: (FORMATS[row.format or ""], tuple(row.ranks)) for part, row in rows.items()}
+    choices = {
+        part: (STORED_FORMATS[row.format or ""], tuple(row.ranks)) for part, row in rows.items()
+    }
     dtype = next(module.parameters()).dtype
     # A weight whitened in half precision would lose what whitening brings.
     given = copy.deepcopy(module).to(torch.promote_types(dtype, torch.float32))

@@ -142,4 +142,5 @@ from .tiles import MemoryBudget as MemoryBudget
 from .tiles import available_memory as available_memory
 from .verification import certify_rank as certify_rank
 from .verification import determinant_modulo as determinant_modulo
+from .verification import estimate_verification as estimate_verification
 from .verification import verify as verify

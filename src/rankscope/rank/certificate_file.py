@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.errors import CertificateError, DocumentError, PartitionError, PrimeError
-from rankscope.files import write_atomically
+from rankscope.files import plain_file, write_atomically
 from rankscope.rank.certificate import (
     FORMAT,
     MAX_DETERMINANT,
@@ -37,7 +37,6 @@ from rankscope.strict_json import (
     inside,
     parse_document,
     read_as,
-    read_document,
     refusal,
 )
 
@@ -81,10 +80,13 @@ def read_certificate(path: Path | str) -> Certificate:
     Raises:
         CertificateError: if the file is no well-formed certificate.
     """
-    document = read_document(
-        path, error=CertificateError, max_bytes=MAX_BYTES, numbers=Numbers.INTEGERS
-    )
-    return _read(document)
+    with plain_file(Path(path), error=CertificateError) as (file, size):
+        if size > MAX_BYTES:
+            raise CertificateError(
+                f"{path} has {size:,} bytes; a certificate has at most {MAX_BYTES:,}."
+            )
+        data = file.read(MAX_BYTES)
+    return _parsed(data, str(path))
 
 
 def parse_certificate(data: bytes) -> Certificate:
@@ -93,12 +95,17 @@ def parse_certificate(data: bytes) -> Certificate:
     Raises:
         CertificateError: if they are no well-formed certificate.
     """
-    return _read(
-        parse_document(data, who="The text", error=CertificateError, numbers=Numbers.INTEGERS)
-    )
+    return _parsed(data, "The text")
 
 
-def _read(document: object) -> Certificate:
+def _parsed(data: bytes, who: str) -> Certificate:
+    # What was never meant to be one is told so; what claims to be one, what is wrong with it.
+    if "format" not in parse_document(data, who=who, error=CertificateError, numbers=Numbers.ANY):
+        raise CertificateError(
+            f"{who} is no certificate: it names no format {FORMAT!r}. "
+            "`rankscope rank … --certificate FILE` writes one."
+        )
+    document = parse_document(data, who=who, error=CertificateError, numbers=Numbers.INTEGERS)
     try:
         return read_as(_CERTIFICATE, document, who="Certificate", error=CertificateError)
     except (PartitionError, PrimeError) as error:

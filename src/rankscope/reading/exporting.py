@@ -1,4 +1,4 @@
-"""From a module and an example to the program that `torch.export` makes of it, or a refusal."""
+"""The program that `torch.export` makes of a module and an example, or a refusal."""
 
 import inspect
 import logging
@@ -171,7 +171,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings and log lines that torch.export has for its own developers."""
+    """Silence the warnings and log lines that torch.export has for its own developers."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -185,7 +185,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _masks_as_they_are() -> Iterator[None]:
-    """Without the question of PyTorch's transformers whether a mask is causal.
+    """Leave out the question of PyTorch's transformers whether a mask is causal.
 
     The answer depends on numbers, so that torch could not export it. It is only a hint: the mask
     is applied either way.
@@ -200,7 +200,7 @@ def _masks_as_they_are() -> Iterator[None]:
 
 @contextmanager
 def _no_cache(module: nn.Module) -> Iterator[None]:
-    """Without the keys and values that language models return for the next call.
+    """Leave out the keys and values that language models return for the next call.
 
     They are no tensors, so that torch could not export them, and no other output depends on them.
     """

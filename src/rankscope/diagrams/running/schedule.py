@@ -28,6 +28,7 @@ from rankscope.diagrams.network import (
 from rankscope.diagrams.network import Constant as NetworkConstant
 from rankscope.diagrams.parts import Convolution, Function, Node, Role
 from rankscope.diagrams.running.arrays import Array, arrays_of, reader_of
+from rankscope.diagrams.running.normalizing import Normalization, batch_normalizations
 from rankscope.diagrams.search import AUTOMATIC, Method
 from rankscope.diagrams.sizes import region_scale, resolved_sizes
 from rankscope.errors import DiagramError
@@ -168,10 +169,12 @@ class Apply(Operation):
     """A region's function; `over` are the positions it normalizes.
 
     Sources after the first are a weight, then a bias, of a normalization over the last positions.
+    With `in_place`, nobody needs the source afterwards, and it is overwritten.
     """
 
     function: Function
     over: Shape
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,19 @@ class Attend(Operation):
 
 
 @dataclass(frozen=True)
+class Normalize(Operation):
+    """A batch normalization in inference of the axes `positions`, which are neighbours.
+
+    Sources are the value, means, variances, then factors and then shifts, if it has them.
+    """
+
+    positions: Shape
+    eps: float
+    has_scale: bool
+    has_shift: bool
+
+
+@dataclass(frozen=True)
 class Source:
     """An argument that is a tensor: its place among the sources of a call."""
 
@@ -199,7 +215,10 @@ class Source:
 # What a call may be given: tensors, names of PyTorch, plain values, and tuples of them.
 Argument = Source | Word | bool | int | float | str | None | tuple["Argument", ...]
 
-OPERATOR = re.compile(r"torch\.ops(\.(?!__)[A-Za-z_][A-Za-z0-9_]*){2,3}")
+# No attributes of Python's own, except those that are names of operators.
+OPERATOR = re.compile(
+    r"torch\.ops(\.(?!__(?!(?:and|or|xor|lshift|rshift)__\b))[A-Za-z_][A-Za-z0-9_]*){2,3}"
+)
 # Operators that open files; what `torch.ops` itself can do is not in a namespace of operators.
 FORBIDDEN = re.compile(r"torch\.ops\.(aten\.(save|from_file)|load_library|import_module)\b.*")
 
@@ -329,7 +348,7 @@ def schedule(drawable: Drawable, method: Method = AUTOMATIC) -> Schedule:
 
 
 class _Writer:
-    """The lines written so far, and where values are found."""
+    """The lines written so far, and where values are wanted."""
 
     def __init__(self, drawable: Drawable, method: Method) -> None:
         self.method = method
@@ -394,20 +413,51 @@ class _Writer:
         """All lines of a diagram or of a sum."""
         if not isinstance(body, Sum):
             return _DiagramWriter(self, body).write(label)
-        first = body.terms[0]
-        total = _DiagramWriter(self, first.diagram).write(f"{label} 0")
-        pending = float(first.coefficient)
-        sizes = resolved_sizes(first.diagram)
-        shape = tuple(sizes[leg] for leg in first.diagram.output)
+        normalized = batch_normalizations(body.terms)
+        inside = {place for each in normalized.values() for place in each.used}
+        first = body.terms[0].diagram
+        shape = tuple(resolved_sizes(first)[leg] for leg in first.output)
+        total, pending = -1, 1.0
         # Each term is added as soon as it is there, so that no more than two are ever kept.
-        for place, term in enumerate(body.terms[1:], start=1):
-            value = _DiagramWriter(self, term.diagram).write(f"{label} {place}")
-            coefficients = (pending, float(term.coefficient))
+        for place, term in enumerate(body.terms):
+            if place in inside:
+                continue
+            name, coefficient = f"{label} {place}", float(term.coefficient)
+            if place in normalized:
+                value = self.normalize(normalized[place], name)
+            else:
+                value = _DiagramWriter(self, term.diagram).write(name)
+            if total < 0:
+                total, pending = value, coefficient
+                continue
+            coefficients = (pending, coefficient)
             total = self.write(Add(self.next, (total, value), shape, coefficients), label)
             pending = 1.0
-        if pending == 1.0:
-            return total
-        return self.write(Add(self.next, (total,), shape, (pending,)), label)
+        if pending != 1.0:
+            return self.write(Add(self.next, (total,), shape, (pending,)), label)
+        self.labels[total] = label
+        return total
+
+    def normalize(self, wanted: Normalization, label: str) -> int:
+        """The lines of a batch normalization."""
+        value = _DiagramWriter(self, wanted.value).write(label)
+        sizes = resolved_sizes(wanted.value)
+        shape = tuple(sizes[leg] for leg in wanted.value.output)
+        own = tuple(shape[place] for place in wanted.positions)
+        nodes = (wanted.mean, wanted.variance, wanted.scale, wanted.shift)
+        sources = (value, *(self.view(node, node.rows, own) for node in nodes if node is not None))
+        return self.write(
+            Normalize(
+                self.next,
+                sources,
+                shape,
+                wanted.positions,
+                wanted.eps,
+                wanted.scale is not None,
+                wanted.shift is not None,
+            ),
+            label,
+        )
 
     def read(self, node: Node, sizes: Mapping[str, int]) -> int:
         """The line in which a node reads its array, or an earlier line that does just that."""
@@ -566,10 +616,26 @@ class _DiagramWriter:
             query, key = (legs.index(leg) for leg in region.causal)
             value = self.writer.write(Mask(self.writer.next, (value,), shape, query, key), name)
         if region.function.name != "identity":
-            over = tuple(sorted(legs.index(leg) for leg in region.over))
-            apply = Apply(self.writer.next, (value,), shape, region.function, over)
-            value = self.writer.write(apply, name)
+            value = self.apply(name, value, legs)
         return value
+
+    def apply(self, name: str, value: int, legs: Indices) -> int:
+        """A function; a normalization is quickest over the last positions."""
+        region, own = self.diagram.region_by_name[name], legs
+        if region.function.name in ("layer_norm", "rms_norm"):
+            kept = tuple(leg for leg in legs if leg not in region.over)
+            own = (*kept, *(leg for leg in legs if leg in region.over))
+        over = tuple(sorted(own.index(leg) for leg in region.over))
+        value = self.turned(value, legs, own, name)
+        made = Apply(self.writer.next, (value,), self.shape(own), region.function, over)
+        return self.turned(self.writer.write(made, name), own, legs, name)
+
+    def turned(self, value: int, legs: Indices, wanted: Indices, label: str) -> int:
+        """A value with its legs in another order: a view."""
+        if legs == wanted:
+            return value
+        view = Multiply(self.writer.next, (value,), self.shape(wanted), (legs,), wanted)
+        return self.writer.write(view, label)
 
     def shape(self, indices: Indices) -> Shape:
         return tuple(self.sizes[index] for index in indices)

@@ -183,12 +183,17 @@ def _(operation: schedule.Apply, operands: tuple[Expression, ...]) -> Expression
     function, over, shape = operation.function, operation.over, operation.shape
     options = {key: literal(function.option(key)) for key, _ in function.recipe.options}
     source = function.recipe.source
-    if function.name in ("softmax", "log_softmax") and len(over) == 1:
-        source = f"torch.{function.name}(value, {over[0]})"
-    elif function.name in ("layer_norm", "rms_norm") and over == last_positions(operation):
+    if function.name in ("softmax", "log_softmax") and over == _run(over):
+        merged = (*shape[: over[0]], math.prod(shape[place] for place in over))
+        flat = operands[0].whole.reshaped((*merged, *shape[over[-1] + 1 :]))
+        made = f"torch.{function.name}({flat.code}, {over[0]})"
+        return Expression(made, flat.shape).reshaped(shape)
+    if function.name in ("layer_norm", "rms_norm") and over == last_positions(operation):
         sizes = literal(tuple(shape[place] for place in over))
         given = "".join(f", {scale}" for scale in scales)
         source = f"F.{function.name}(value, {sizes}{given}, eps={options['eps']})"
+    elif operation.in_place and operands[0].actual == operands[0].shape:
+        source = f"{source.removesuffix(')')}, inplace=True)"
     code = re.sub(r"\bvalue\b", lambda _: value, source.format(over=literal(over), **options))
     return Expression(code, shape)
 
@@ -213,6 +218,20 @@ def _(operation: schedule.Attend, operands: tuple[Expression, ...]) -> Expressio
     causal = ", is_causal=True" if operation.is_causal else ""
     code = f"F.scaled_dot_product_attention({given}{causal}, scale={number(operation.scale)})"
     return Expression(code, operation.shape)
+
+
+@expression.register
+def _(operation: schedule.Normalize, operands: tuple[Expression, ...]) -> Expression:
+    shape, first = operation.shape, operation.positions[0]
+    size = math.prod(shape[place] for place in operation.positions)
+    after = shape[first + len(operation.positions) :]
+    value = operands[0].whole.reshaped((math.prod(shape[:first]), size, *after))
+    mean, variance, *rest = (operand.whole.reshaped((size,)).code for operand in operands[1:])
+    names = ["weight"] * operation.has_scale + ["bias"] * operation.has_shift
+    given = [value.code, mean, variance]
+    given += [f"{name}={code}" for name, code in zip(names, rest, strict=True)]
+    code = f"F.batch_norm({', '.join(given)}, eps={number(operation.eps)})"
+    return Expression(code, value.shape).reshaped(shape)
 
 
 @expression.register
@@ -334,6 +353,11 @@ def convolution_axes(operation: schedule.Convolve) -> tuple[Indices, Indices, In
     batch = tuple(index for index in value if index not in shared)
     made = tuple(index for index in weight if index not in shared)
     return batch, groups, made, channels
+
+
+def _run(positions: Shape) -> Shape:
+    """As many positions, one after another from the first."""
+    return tuple(range(positions[0], positions[0] + len(positions)))
 
 
 def last_positions(operation: schedule.Apply) -> Shape:

@@ -17,6 +17,7 @@ from rankscope.drawing.raster import write_figure
 from rankscope.errors import ExperimentError
 from rankscope.files import write_atomically
 from rankscope.lab.experiments.catalogue import find_experiment
+from rankscope.lab.experiments.claims import Statement
 from rankscope.lab.experiments.experiment import Experiment, Row, Run, RunContext
 from rankscope.lab.experiments.results import (
     MANIFEST,
@@ -30,6 +31,7 @@ from rankscope.lab.experiments.results import (
     require_same_manifest,
     require_same_settings,
 )
+from rankscope.lab.experiments.statements import statements_of
 from rankscope.lab.experiments.table import Table, table_of
 from rankscope.progress import Progress, Report, ignore
 from rankscope.resumable import ResumableFolder
@@ -86,6 +88,12 @@ class Outcome:
         rows = self._summary_rows()
         return None if rows is None else table_of("What follows", rows)
 
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What the finished rows support."""
+        claims = self.experiment.claims
+        return () if claims is None else statements_of(claims, self.rows)
+
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
         return {
@@ -95,6 +103,7 @@ class Outcome:
             "protocol": self.experiment.protocol,
             "rows": self.rows,
             "summary": list(self._summary_rows() or ()),
+            "statements": [statement.to_dict() for statement in self.statements],
             "unfinished": self.num_runs - len(self.finished),
             "environment": self.environment,
             "seconds": self.seconds,

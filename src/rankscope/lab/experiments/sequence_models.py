@@ -312,15 +312,19 @@ class PixelTask(SequenceTask):
 
     def load(self, data: Path | None) -> LoadedTask:
         """Images as intensities (count, pixels, 3)."""
-        result = load_data_set(self.images, data)
-        train, test = (self._intensities(part.inputs) for part in (result.train, result.test))
-        levels = 256 if self.images == "cifar10" else 17
+        train, test, levels = self.images_of(data)
         return LoadedTask(
             TensorData(train),
             lambda model, batch: bits_per_dimension(model, batch.inputs),
             lambda shape: PixelModel(levels, shape, self.pixels),
             lambda model: {"bits": _mean_bits(model, test[: self.num_tested])},
         )
+
+    def images_of(self, data: Path | None) -> tuple[Tensor, Tensor, int]:
+        """Training and test images as intensities (count, pixels, 3), and how many there are."""
+        result = load_data_set(self.images, data)
+        train, test = (self._intensities(part.inputs) for part in (result.train, result.test))
+        return train, test, 256 if self.images == "cifar10" else 17
 
     def _intensities(self, images: Tensor) -> Tensor:
         if self.images == "digits":

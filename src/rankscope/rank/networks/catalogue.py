@@ -389,7 +389,7 @@ def read_settings(family: str, given: Mapping[str, str | int], *, mark: str = ""
 
 # What a network may be built with by a command. An array has at most three of the sizes that are
 # not named here, so its entries are counted in 64 bits; every layer and every core is an object.
-_LARGEST = {"depth": DEEPEST, "num_tokens": 2**20, "num_inputs": 2**20, "order": 2**16}
+_LARGEST = {"depth": DEEPEST, "num_tokens": 2**20, "num_inputs": 2**20, "order": 2**14}
 _LARGEST_SIZE = 10**6
 _MOST_ARRAYS = 10**5
 
@@ -415,7 +415,7 @@ def require_buildable(
     degree = settings.get("degree", 1)
     arrays = {
         f"{mark}depth times {mark}degree": settings.get("depth", 1) * degree,
-        f"the sum of {mark}degrees": sum(settings.get("degrees", ())),
+        f"ten times the sum of {mark}degrees": 10 * sum(settings.get("degrees", ())),
     }
     for what, count in arrays.items():
         require_within(f"{who} {family}", what, count, _MOST_ARRAYS)

@@ -374,8 +374,10 @@ class PolynomialNetwork(nn.Module, ABC):
         prime: int,
         weights: Mapping[str, Residues] | None = None,
     ) -> SplitFunction:
-        """The same function by the defining equations, pair by pair: slow, for checking."""
-        return self._split(PairwiseFunction, partition, (seed, prime), weights)
+        """The same function by the defining equations in another arithmetic, for checking."""
+        from rankscope.rank.defining_equations import DefinedFunction
+
+        return self._split(DefinedFunction, partition, (seed, prime), weights)
 
     def _split(
         self,
