@@ -60,7 +60,58 @@ def _bert_tensors(fields: Fields, sizes: Configuration) -> Iterator[ExpectedTens
     )
     for number in range(sizes.depth):
         yield from block(f"encoder.layer.{number}")
-    yield from linear("pooler.dense", (sizes.width, sizes.width), Part.OTHER, bias=True)
+    yield from _bert_head(fields, sizes)
+
+
+# Classes of BERT and RoBERTa whose base model has no pooler, and what stands on the base instead.
+_WORDS_HEADS = ("ForMaskedLM", "LMHeadModel", "ForCausalLM")
+_PLACES_HEADS = {"ForTokenClassification": "classifier", "ForQuestionAnswering": "qa_outputs"}
+
+
+def _bert_head(fields: Fields, sizes: Configuration) -> Iterator[ExpectedTensor]:
+    """What stands behind the last block, by the first of `architectures`; a pooler without one."""
+    kind = next(iter(fields.words("architectures")), "")
+    width, is_roberta = sizes.width, "oberta" in kind.lower()
+    if kind.endswith(_WORDS_HEADS):
+        yield from _words_head(fields, width, is_roberta=is_roberta)
+        return
+    ending = next((one for one in _PLACES_HEADS if kind.endswith(one)), None)
+    if ending is not None:
+        shape = (_bert_labels(fields), width)
+        yield from linear(_PLACES_HEADS[ending], shape, Part.HEAD, bias=True)
+        return
+    is_sorting = kind.endswith("ForSequenceClassification")
+    if is_sorting and is_roberta:
+        yield from linear("classifier.dense", (width, width), Part.HEAD, bias=True)
+        last = (_bert_labels(fields), width)
+        yield from linear("classifier.out_proj", last, Part.HEAD, bias=True)
+        return
+    yield from linear("pooler.dense", (width, width), Part.OTHER, bias=True)
+    if kind == "BertForPreTraining":
+        yield from _words_head(fields, width, is_roberta=False)
+        yield from linear("cls.seq_relationship", (2, width), Part.HEAD, bias=True)
+    elif is_sorting:
+        yield from linear("classifier", (_bert_labels(fields), width), Part.HEAD, bias=True)
+
+
+def _words_head(fields: Fields, width: int, *, is_roberta: bool) -> Iterator[ExpectedTensor]:
+    """A map, a normalization, and the table again with a bias of its own."""
+    names = "lm_head.dense", "lm_head.layer_norm", "lm_head"
+    if not is_roberta:
+        start = "cls.predictions"
+        names = f"{start}.transform.dense", f"{start}.transform.LayerNorm", start
+    words = fields.size("vocab_size")
+    yield from linear(names[0], (width, width), Part.HEAD, bias=True)
+    yield from norm(names[1], width, bias=True)
+    yield ExpectedTensor(f"{names[2]}.bias", (words,), Part.HEAD)
+    tied = is_tied(fields, default=True)
+    yield ExpectedTensor(f"{names[2]}.decoder.weight", (words, width), Part.HEAD, is_tied=tied)
+    yield ExpectedTensor(f"{names[2]}.decoder.bias", (words,), Part.HEAD, is_tied=True)
+
+
+def _bert_labels(fields: Fields) -> int:
+    names = fields.document.get("id2label")
+    return fields.count("num_labels", default=len(names) if isinstance(names, Mapping) else 2)
 
 
 def _distilbert(fields: Fields) -> tuple[Configuration, Tensors]:

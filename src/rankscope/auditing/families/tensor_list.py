@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.errors import ConfigurationError, DocumentError
+from rankscope.errors import ConfigurationError, DocumentError, UnknownFamilyError
 from rankscope.strict_json import Choice, Flag, Integer, ListOf, Reader, Text
 
 # --- The tensors that a model must hold: names, shapes, and the part of the model they belong to
@@ -186,7 +186,7 @@ class Fields:
         """
         missing = [self._key(name) for name in names if not self.has(name)]
         if missing:
-            raise ConfigurationError(
+            raise UnknownFamilyError(
                 f"{self.who}: a configuration of family {self.family!r} needs "
                 f"{len(names)} keys, and {', '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."
