@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save as save_safetensors
 
 from fuzz.case import Case
-from fuzz.damage import ODD_NUMBERS, ODD_TEXTS, damaged_bytes, damaged_document
+from fuzz.damage import HUGE, ODD_NUMBERS, ODD_TEXTS, damaged_bytes, damaged_document
 from fuzz.pickles import torch_file
 from fuzz.seeds import CERTIFICATES, seed
 
@@ -254,6 +254,8 @@ _STARTS = {
     ),
 }
 _SHARES = {"certify": 2, "generalization": 1, "rank": 5}
+# With a little more of these an exact rank takes minutes, as it should.
+_LONGER = frozenset({"--depth", "--width", "--tokens", "--order", "--size", "--channels"})
 _SETTINGS = ("order", "size", "rank", "H", "D", "i", "depth", "bond", "nonsense")
 
 
@@ -269,6 +271,8 @@ def _option(draw: random.Random) -> Drawn:
 
 
 def _value(option: str, draw: random.Random) -> str:
+    if option in _LONGER:
+        return str(draw.choice((-1, 0, 1, 2, 10**6, *HUGE)))
     number = draw.choice((*range(2, 9), *map(str, range(2, 9)), *ODD_NUMBERS))
     if option in ("--set", "--size"):
         return f"{draw.choice(_SETTINGS)}={number}"
