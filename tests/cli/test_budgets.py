@@ -27,7 +27,7 @@ HUGE = "1" + "0" * 400
         (f"plan --params 1e8 --multiple-of {HUGE}", "--multiple-of may be at most 2,147,483,647"),
         (
             "rank shallow --order 4 --size 2 --channels 2 --samples -1",
-            "-1 is not in the range x>=1",
+            "greater than or equal to 1",
         ),
         ("rank shallow --order 4 --size 2 --channels 2 --jobs 4097", "jobs may be at most 4,096"),
         (
