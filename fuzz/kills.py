@@ -3,14 +3,18 @@
 A command is run undisturbed first. Then, in a new folder each time, it is started, killed without
 warning after a random share of the time it took, perhaps several times, and started again until it
 is through. It must succeed, leave the same files and no others, and print the same numbers.
+
+Every run is a process of its own, forked from one in which everything is loaded: so kills hit the
+work, not the imports before it.
 """
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz.seeds import START
+from rankscope.cli.main import main
 
 _TIMED = frozenset({"seconds", "environment", "latencies", "timing"})  # never twice the same
 
@@ -40,14 +44,14 @@ class LongCommand:
 COMMANDS = (
     LongCommand("rank attention --tokens 4 --depth 2 --width 4 --checkpoint ck --certificate c"),
     LongCommand("rank shallow --order 6 --size 3 --channels 9 --checkpoint ck --json"),
-    LongCommand("experiment run tt-digits --quick --seeds 1 -o results"),
-    LongCommand("experiment run trained-regions --quick --seeds 1 -o results"),
+    LongCommand("experiment run tt-cp-rank --quick -o results"),
+    LongCommand("experiment run trained-regions --quick -o results"),
     LongCommand("compress digits --keep 0.4 -o model", ("model/report.json",)),
     LongCommand("audit -o audit"),
     LongCommand("certify digits --data digits --samples 8 --steps 5 -o certified"),
     LongCommand("generalization digits --data digits --samples 16 --jacobians 2 -o bounded"),
     LongCommand("plan --params 1e8 -o plan.svg"),
-    LongCommand("draw multi-head -o picture.gif"),
+    LongCommand("draw tensor-train --set order=5 --set size=2 --set rank=2 -o picture.gif"),
 )
 
 
@@ -62,6 +66,7 @@ class Ended:
 
 def run_kills(seed: int, seconds: float, most: int) -> int:
     """Kill until time or numbers are used up, every command in turn; 1 if anything differed."""
+    _load()
     until = time.monotonic() + seconds
     draw = random.Random(f"kills {seed}")
     undisturbed: dict[LongCommand, tuple[Ended, float]] = {}
@@ -96,7 +101,7 @@ def _killed(
     kills, moments = 0, []
     with tempfile.TemporaryDirectory(prefix="rankscope-kill-") as name:
         folder = Path(name)
-        for _ in range(draw.choice((1, 1, 2, 3))):
+        for _ in range(draw.choice((1, 2, 3, 4))):
             moments.append(draw.random() * duration)
             kills += _start_and_kill(command, folder, moments[-1])
         ended = _finish(command, folder)
@@ -106,33 +111,62 @@ def _killed(
     return kills, f"killed after {told} of {duration:.2f} s: {_difference(ended, whole)}"
 
 
-def _start(command: LongCommand, folder: Path, output: Any) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "RANKSCOPE_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-c", START, *command.words.split()],
-        cwd=folder,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        start_new_session=True,
-    )
+def _load() -> None:
+    """Load what commands need, and compile what they compile, once for all runs."""
+    os.environ |= {"RANKSCOPE_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory(prefix="rankscope-kill-") as folder:
+        for words in (
+            "rank shallow --order 4 --size 2 --channels 2 --backend sequential",
+            "rank attention --tokens 2 --depth 1 --width 2 --backend sequential",
+            "compress digits --dry-run",
+            "draw cp -o picture.svg",
+        ):
+            here = Path.cwd()
+            os.chdir(folder)
+            with contextlib.redirect_stdout(io.StringIO()):
+                main(words.split())
+            os.chdir(here)
+
+
+def _start(command: LongCommand, folder: Path, output: Path) -> int:
+    """The number of a new process that runs a command."""
+    child = os.fork()
+    if child:
+        return child
+    os.setsid()
+    os.chdir(folder)
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w") for number in (1, 2))
+    code = 70
+    try:
+        code = main(command.words.split())
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def _start_and_kill(command: LongCommand, folder: Path, delay: float) -> int:
-    process = _start(command, folder, subprocess.DEVNULL)
-    with process:
-        try:
-            process.wait(delay)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return 1
-    return 0
+    """1 if the process was killed, 0 if it had ended before."""
+    process = _start(command, folder, Path(os.devnull))
+    until = time.monotonic() + delay
+    while time.monotonic() < until:
+        if os.waitpid(process, os.WNOHANG)[0]:
+            return 0
+        time.sleep(0.002)
+    os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return 1
 
 
 def _finish(command: LongCommand, folder: Path) -> Ended:
-    with _start(command, folder, subprocess.PIPE) as process:
-        output = process.communicate()[0].decode()
-    return Ended(process.returncode, _without_times(output), _files(folder, command.ignored))
+    with tempfile.NamedTemporaryFile(prefix="rankscope-kill-") as output:
+        status = os.waitpid(_start(command, folder, Path(output.name)), 0)[1]
+        text = Path(output.name).read_text()
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(code, _without_times(text), _files(folder, command.ignored))
 
 
 def _without_times(output: str) -> str:
@@ -140,8 +174,11 @@ def _without_times(output: str) -> str:
     try:
         return json.dumps(_untimed(json.loads(output)), sort_keys=True)
     except ValueError:
-        lines = [line for line in output.splitlines() if not line.rstrip().endswith((" s", "s)"))]
-        return "\n".join(line for line in lines if "latency" not in line)
+        # Times are of different lengths, and so are the columns that hold them.
+        lines = [" ".join(line.split()) for line in output.splitlines()]
+        return "\n".join(
+            line for line in lines if "latency" not in line and not line.endswith((" s", "s)"))
+        )
 
 
 def _untimed(value: Any) -> Any:

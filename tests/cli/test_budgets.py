@@ -25,6 +25,10 @@ HUGE = "1" + "0" * 400
         ("compress digits --dry-run --input 2147483647,8", "entries may be at most 268,435,456"),
         (f"plan --params 1e8 --vocab {HUGE}", "--vocab may be at most 2,147,483,647, got about"),
         (f"plan --params 1e8 --multiple-of {HUGE}", "--multiple-of may be at most 2,147,483,647"),
+        (
+            "rank shallow --order 4 --size 2 --channels 2 --samples -1",
+            "greater than or equal to 1",
+        ),
         ("rank shallow --order 4 --size 2 --channels 2 --jobs 4097", "jobs may be at most 4,096"),
         (
             f"rank shallow --order 4 --size 2 --channels 2 --epsilon 0.1 --seed {HUGE}",

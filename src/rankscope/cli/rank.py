@@ -61,7 +61,7 @@ def run(
         ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Sample points per side (numeric and epsilon).")
+        int | None, typer.Option(min=1, help="Sample points per side (numeric and epsilon).")
     ] = None,
     seed: Seed = 0,
     prime: Annotated[
