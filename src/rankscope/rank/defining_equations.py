@@ -7,8 +7,9 @@ an evaluation is known before one is made.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy
 import torch
@@ -17,7 +18,12 @@ from torch import Tensor
 from rankscope.budget import Deadline
 from rankscope.errors import CertificateError, PrimeError, TooLargeError
 from rankscope.rank.measured import Residues
-from rankscope.rank.networks.network import Arithmetic, PairwiseFunction, PolynomialNetwork
+from rankscope.rank.networks.network import (
+    Arithmetic,
+    PairwiseFunction,
+    PolynomialNetwork,
+    fraction_modulo,
+)
 from rankscope.rank.partition import Partition
 
 _EXACT = 2**52  # integers up to twice this are float64 numbers; the other half is for rounding
@@ -76,6 +82,10 @@ class BalancedResidues(Arithmetic):
 
     def add(self, left: Tensor, right: Tensor) -> Tensor:
         return self._reduced(left + right)
+
+    def constants(self, fractions: Sequence[Fraction], like: Tensor) -> Tensor:
+        whole = [fraction_modulo(one, self.prime) for one in fractions]
+        return self.residues(numpy.array(whole, dtype=numpy.int64)).to(like)
 
     def residues(self, array: Residues) -> Tensor:
         """Integers as balanced residues."""
@@ -140,6 +150,10 @@ class Counting(Arithmetic):
 
     def add(self, left: Tensor, right: Tensor) -> Tensor:
         return self._made(numpy.broadcast_shapes(left.shape, right.shape))
+
+    def constants(self, fractions: Sequence[Fraction], like: Tensor) -> Tensor:
+        del like
+        return self._made((len(fractions),))
 
     def _made(self, shape: tuple[int, ...]) -> Tensor:
         count = math.prod(shape)
