@@ -19,6 +19,7 @@ NAMES = (
     "reading",
     "modular_rank",
     "attention",
+    "token_mixers",
     "tunable_attention",
     "cp",
     "audit",

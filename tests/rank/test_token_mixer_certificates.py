@@ -36,6 +36,7 @@ print("rankscope.rank.networks.pair_programs" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_certificates_verify_in_a_process_that_never_loads_the_fast_evaluation(
     tmp_path: Path,
 ) -> None:
