@@ -20,6 +20,7 @@ NAMES = (
     "modular_rank",
     "certificates",
     "attention",
+    "token_mixers",
     "tunable_attention",
     "cp",
     "audit",

@@ -78,6 +78,7 @@ def networks(draw: st.DrawFn) -> PolynomialNetwork:
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(network=networks(), data=st.data())
 def test_no_rank_exceeds_the_bound(network: PolynomialNetwork, data: st.DataObject) -> None:

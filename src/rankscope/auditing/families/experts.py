@@ -320,7 +320,7 @@ def _deepseek_v2(fields: Fields) -> tuple[Configuration, Tensors]:
     and a value for every head, whatever `num_key_value_heads` says.
     """
     sizes = deepseek_sizes(fields, read_sizes(fields))
-    sizes = replace(sizes, key_value_heads=sizes.heads)
+    sizes = replace(sizes, key_value_heads=sizes.heads, latent=fields.size("kv_lora_rank"))
     maps = deepseek_feed_forward(fields, sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:

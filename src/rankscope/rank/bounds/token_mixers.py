@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy
-
 from rankscope.rank.bounds.counting import counting_terms, multiset, total_degree_upper_bound
 from rankscope.rank.bounds.polynomials import tensor_train_upper_bound
 from rankscope.rank.bounds.sizes import AttentionSizes, require_at_least
@@ -84,42 +82,56 @@ class TokenSide:
             >>> TokenSide(2, (range(0, 5, 2),) * 2, None, is_symmetric=True).counts(4)
             [1, 0, 3, 0, 11]
         """
-        series = numpy.zeros(degree + 1, dtype=object)
-        series[0] = 1
+        series = [1]
         if self.is_symmetric and self.others:
             series = self._exchangeable(degree)
         else:
             for degrees in self.others:
-                series = numpy.convolve(series, self._one(degrees, degree))[: degree + 1]
+                series = _product(series, self._one(degrees, degree), degree)
         if self.output is not None:
-            series = numpy.convolve(series, self._one(self.output, degree))[: degree + 1]
-        return [int(count) for count in series]
+            series = _product(series, self._one(self.output, degree), degree)
+        return series + [0] * (degree + 1 - len(series))
 
-    def _one(self, degrees: range, degree: int) -> "numpy.typing.NDArray[numpy.object_]":
+    def _one(self, degrees: range, degree: int) -> list[int]:
         """Monomials of one token, by their degree."""
-        series = numpy.zeros(degree + 1, dtype=object)
-        for each in degrees:
-            if each <= degree:
-                series[each] = multiset(self.width, each)
-        return series
+        return [multiset(self.width, e) if e in degrees else 0 for e in range(degree + 1)]
 
-    def _exchangeable(self, degree: int) -> "numpy.typing.NDArray[numpy.object_]":
+    def _exchangeable(self, degree: int) -> list[int]:
         """Multisets of monomials, one for each token, by their total degree."""
         places = len(self.others)
         # table[m] counts multisets of m monomials that are not 1, by their total degree.
-        table = numpy.zeros((places + 1, degree + 1), dtype=object)
-        table[0, 0] = 1
+        table = [[1], *[[0]] * places]
         for each in self.others[0]:
             if not 0 < each <= degree:
                 continue
-            kinds, added = multiset(self.width, each), table.copy()
+            kinds, added = multiset(self.width, each), table
             for taken in range(1, min(places, degree // each) + 1):
-                ways = multiset(kinds, taken)
-                added[taken:, taken * each :] += (
-                    ways * table[: places + 1 - taken, : degree + 1 - taken * each]
-                )
+                chosen = [0] * (taken * each) + [multiset(kinds, taken)]
+                added = [
+                    _sum(row, _product(table[m - taken], chosen, degree)) if m >= taken else row
+                    for m, row in enumerate(added)
+                ]
             table = added
-        return numpy.asarray(table.sum(axis=0))
+        total: list[int] = []
+        for row in table:
+            total = _sum(total, row)
+        return total
+
+
+def _product(first: Sequence[int], second: Sequence[int], degree: int) -> list[int]:
+    """The product of two power series up to a degree."""
+    product = [0] * (min(degree, len(first) + len(second) - 2) + 1)
+    terms = [(place, factor) for place, factor in enumerate(second) if factor]
+    for at, factor in enumerate(first):
+        if factor:
+            for place, other in terms:
+                if at + place < len(product):
+                    product[at + place] += factor * other
+    return product
+
+
+def _sum(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    return [a + b for a, b in itertools.zip_longest(first, second, fillvalue=0)]
 
 
 def degree_terms(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
