@@ -18,6 +18,7 @@ NAMES = (
     "contraction",
     "reading",
     "modular_rank",
+    "certificates",
     "attention",
     "tunable_attention",
     "cp",
@@ -28,6 +29,7 @@ NAMES = (
     "generalization",
     "classifiers",
     "compression",
+    "training",
 )
 
 

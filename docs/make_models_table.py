@@ -182,6 +182,9 @@ def write(rows: Mapping[tuple[str, str], tuple[str, ...]], order: Sequence[zoo.M
         f"{read[source]} of {count} {NAMES[source]}" for source, count in counts.items()
     )
     summary = f"\nRead and run again to 1e-4: {read_counts}.\n"
+    missing = [f"{m.name} ({m.source})" for m in order if (m.source, m.name) not in rows]
+    if missing:
+        summary += f"\nNot measured yet: {', '.join(missing)}.\n"
     PAGE.write_text(INTRODUCTION + heading + "\n".join(lines) + "\n" + summary)
 
 

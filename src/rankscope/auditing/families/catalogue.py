@@ -134,8 +134,9 @@ def _unknown_family_error(document: Mapping[str, object], who: str) -> UnknownFa
 # --- From a document such as config.json to sizes, exact counts and the tensors they imply --------
 
 
-# The largest models known have about 20,000.
-_MAX_HEADS_AND_EXPERTS = 1_000_000
+# The largest models known have about 25,000.
+_MAX_HEADS_AND_EXPERTS = 200_000
+_FEWEST = 8  # tensors of a block, whatever it holds
 
 
 def read_configuration(
@@ -185,7 +186,7 @@ def _read(
     fields.require(chosen.required)
     sizes, generated = chosen.read(fields)
     # Before anything is listed: the longest lists run over the experts or heads of all blocks.
-    if sizes.depth * max(sizes.heads, sizes.num_experts) > _MAX_HEADS_AND_EXPERTS:
+    if sizes.depth * max(sizes.heads, sizes.num_experts, _FEWEST) > _MAX_HEADS_AND_EXPERTS:
         raise ConfigurationError(
             f"{who}: {sizes.depth:,} blocks with {sizes.heads:,} heads and {sizes.num_experts:,} "
             f"experts each; wanted at most {_MAX_HEADS_AND_EXPERTS:,} of each in all blocks."
