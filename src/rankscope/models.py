@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rankscope.errors import FactoryError, ImportPathError, RequestError
 from rankscope.files import is_file, is_folder
@@ -445,10 +445,9 @@ def _open_folder(folder: Path, parts: "Mapping[str, Callable[[], Any]]") -> Mode
         return load_folder(folder)
 
     def example() -> Any:
-        inputs = dict(cast(Any, loaded()).dummy_inputs)
-        if getattr(loaded().config, "is_encoder_decoder", False):
-            inputs.setdefault("decoder_input_ids", inputs["input_ids"])
-        return inputs
+        from rankscope.compression.hugging_face import usual_inputs
+
+        return usual_inputs(loaded())
 
     made: dict[str, Callable[[], Any]] = {**parts, "trained module": loaded}
     return _readable(Model(str(folder), "folder of a model", made, batch=example, folder=folder))

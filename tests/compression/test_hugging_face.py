@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rankscope import audit
 from rankscope.extras import transformers as load_transformers
 
 transformers = load_transformers()
@@ -292,3 +293,13 @@ def test_lora_attaches_to_factorized_layers(saved: Path) -> None:
     assert len(trained) == 2 * len(factorized) > 0
     with pytest.raises(CompressionError, match="LoRA cannot be merged into the cores of a layer"):
         adapted.merge_adapter()
+
+
+def test_what_is_compressed_is_not_compressed_again(saved: Path) -> None:
+    with pytest.raises(CompressionError, match="LlamaForCausalLM is compressed or quantized"):
+        compress(load_folder(saved), 0.9)
+
+
+def test_an_audit_counts_what_a_compressed_folder_holds(saved: Path) -> None:
+    held = sum(parameter.numel() for parameter in load_folder(saved).parameters())
+    assert audit(saved).parameters.total == held

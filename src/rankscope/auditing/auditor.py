@@ -191,8 +191,18 @@ def _rows(
     known = geometries(model) if isinstance(model, nn.Module) else {}
     options = WeightOptions(geometries=known)
     rows = audit_weights(opened.tensors, configuration, options, report=report)
+    if opened.config is not None and _is_compressed(opened.config):
+        rows = _without_guards(rows)
     _require_sound(rows, opened.name)
     return rows
+
+
+def _without_guards(rows: tuple[TensorRow, ...]) -> tuple[TensorRow, ...]:
+    """Without the single numbers that stand for dense weights of which the file has the cores."""
+    modules = {row.name.partition(".cores.")[0] for row in rows if ".cores." in row.name}
+    return tuple(
+        row for row in rows if row.shape != (1,) or row.name.removesuffix(".weight") not in modules
+    )
 
 
 def _require_sound(rows: Sequence[TensorRow], name: str) -> None:
