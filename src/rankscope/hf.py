@@ -46,6 +46,7 @@ __all__ = [
     "RankscopeConfig",
     "RankscopeQuantizer",
     "load_folder",
+    "read_numbers",
     "read_tokens",
     "save_folder",
 ]
@@ -178,6 +179,29 @@ def read_tokens(
         ModelFileError: if the tokenizer or the text cannot be read.
         RequestError: if the text has no tokens, or some that the model has no vector for.
     """
+    numbers = read_numbers(folder, text, model)
+    config: Any = model.config
+    places = getattr(config.get_text_config(), "max_position_embeddings", None)
+    length = min(length, len(numbers), *(() if not places else (places,)))
+    rows = numbers[: len(numbers) // length * length].reshape(-1, length)[:sequences]
+    batches = [{"input_ids": part} for part in torch.split(rows, batch)]
+    if getattr(config, "is_encoder_decoder", False):
+        return [part | {"decoder_input_ids": part["input_ids"]} for part in batches]
+    return batches
+
+
+def read_numbers(folder: Path | str, text: Path | str, model: nn.Module) -> Tensor:
+    """The numbers of all tokens of a text, (count,), at least one.
+
+    Args:
+        folder: with the tokenizer.
+        text: a file in UTF-8.
+        model: that will be run on them.
+
+    Raises:
+        ModelFileError: if the tokenizer or the text cannot be read.
+        RequestError: if the text has no tokens, or some that the model has no vector for.
+    """
     numbers = torch.tensor(_numbers(Path(folder), Path(text)), dtype=torch.long)
     if not len(numbers):
         raise RequestError(f"--text: {str(text)!r} has 0 tokens; give a text with some.")
@@ -188,13 +212,7 @@ def read_tokens(
             f"--text: the tokenizer gives the number {int(numbers.max()):,}, but the model has "
             f"{vocabulary:,} tokens; is it the tokenizer of another model?"
         )
-    places = getattr(config.get_text_config(), "max_position_embeddings", None)
-    length = min(length, len(numbers), *(() if not places else (places,)))
-    rows = numbers[: len(numbers) // length * length].reshape(-1, length)[:sequences]
-    batches = [{"input_ids": part} for part in torch.split(rows, batch)]
-    if getattr(config, "is_encoder_decoder", False):
-        return [part | {"decoder_input_ids": part["input_ids"]} for part in batches]
-    return batches
+    return numbers
 
 
 def _numbers(folder: Path, text: Path) -> list[int]:

@@ -42,6 +42,7 @@ _NEEDED = {
     "code": ("diagram",),
     "audit": ("weights", "configuration"),
     "compress": ("trained module",),
+    "evaluate": ("trained module",),
     "certify": ("trained module",),
     "generalization": ("trained module",),
     "rank": ("exact network", "function"),
