@@ -11,13 +11,21 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
 
-# Everything, with the shapes of tensors checked at run time.
-test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --jaxtyping-packages=rankscope,beartype.beartype
+# Tests that run with the types and shapes of arguments checked at run time, which costs them half
+# as much again. The compiler cannot read the checks: files that compile are among the others.
+CHECKED := $(filter-out %/test_layer_contract.py %/test_orthogonal_convolution.py, \
+    $(wildcard tests/rank/test_*.py tests/factorize/test_*.py tests/compression/test_*.py \
+    tests/generalize/test_*.py tests/robust/test_orthogonal_*.py tests/robust/test_norm*.py))
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
 
-# For every day: linters, types and the tests that are quick.
+# Everything once. HYPOTHESIS_PROFILE=thorough tries properties on all the examples they ask for.
+test: $(INSTALLED)
+	$(PYTEST) $(CHECKED:%=--ignore=%)
+	$(PYTEST) --jaxtyping-packages=rankscope,beartype.beartype $(CHECKED)
+
+# For every day: linters, types, and the tests that are quick, on few examples and one case a table.
 check: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow" tests
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow" tests
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

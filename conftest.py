@@ -1,9 +1,56 @@
 """Fixtures for tests, doctests and the README alike."""
 
+import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
+
+# The most examples that a property is tried on. Tests say their own number where it is other than
+# hypothesis's 100; only `thorough` tries as many. Every run draws other examples.
+MOST_EXAMPLES = {"quick": 5, "usual": 20, "thorough": 10_000}
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "usual")
+# The mark `slow` is for tests that take longer than this, in seconds of processor time.
+SLOW = 2.0
+
+settings.register_profile(PROFILE, deadline=None, database=None)
+settings.load_profile(PROFILE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Try properties on no more examples than the profile says; `quick`: tables on one case."""
+    if PROFILE == "quick":
+        first = {item.nodeid.split("[")[0]: item for item in reversed(items)}
+        config.hook.pytest_deselected(
+            items=[item for item in items if first[item.nodeid.split("[")[0]] is not item]
+        )
+        items[:] = [item for item in items if first[item.nodeid.split("[")[0]] is item]
+    for item in items:
+        test = getattr(item, "obj", None)
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None and own.max_examples > MOST_EXAMPLES[PROFILE]:
+            fewer = settings(own, max_examples=MOST_EXAMPLES[PROFILE])
+            setattr(test, "_hypothesis_internal_use_settings", fewer)  # noqa: B010
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Note the processor time of a test and of its children."""
+    began = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("processor seconds", sum(os.times()[:4]) - began))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests that should be marked slow."""
+    for report in terminalreporter.getreports("passed"):
+        seconds = dict(report.user_properties).get("processor seconds", 0.0)
+        if report.when == "call" and seconds > SLOW and "slow" not in report.keywords:
+            terminalreporter.write_line(f"not marked slow: {seconds:.1f} s {report.nodeid}")
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +69,10 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def generator() -> torch.Generator:
     """Randomness that is the same every time."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def compilable(pytestconfig: pytest.Config) -> None:
+    """The compiler cannot read run-time type checks: skipped in the pass that has them."""
+    if pytestconfig.getoption("jaxtyping_packages", None):
+        pytest.skip("torch.compile cannot read run-time type checks")

@@ -16,8 +16,11 @@ HERE = Path(__file__).parent
 NAMES = (
     "drawing",
     "contraction",
+    "reading",
     "modular_rank",
+    "certificates",
     "attention",
+    "token_mixers",
     "tunable_attention",
     "cp",
     "audit",
@@ -27,6 +30,7 @@ NAMES = (
     "generalization",
     "classifiers",
     "compression",
+    "training",
 )
 
 

@@ -23,9 +23,9 @@ def read_and_run(model: nn.Module, example: Tensor, folder: Path, name: str) -> 
     """Read a model, draw it whole and at depth 1, price it, and run it again from the diagram."""
     network = rankscope.from_module(model, example)
     assert rankscope.cost(network).flops > 0
-    for depth in (1, None):
-        shown = rankscope.from_module(model, example, depth=depth)
-        assert rankscope.draw(shown, folder / f"{name}-{depth}.svg").stat().st_size > 0
+    outline = rankscope.from_module(model, example, depth=1)
+    for place, shown in enumerate((outline, network)):
+        assert rankscope.draw(shown, folder / f"{name}-{place}.svg").stat().st_size > 0
     again = rankscope.to_module(network, module_arrays(model))
     torch.testing.assert_close(
         outputs(again, example), outputs(model, example), rtol=1e-4, atol=1e-4

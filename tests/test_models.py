@@ -73,8 +73,8 @@ def test_the_example_of_an_exact_network_can_be_written_as_text(name: str) -> No
     assert set(entry.options) <= set(known_options())
 
 
-def _rows(value: object) -> list[list[int]]:
-    if isinstance(value, int):
+def _rows(value: object) -> list[list[int | str]]:
+    if isinstance(value, int | str):
         return [[value]]
     assert isinstance(value, tuple)
     return [list(row) for row in value] if isinstance(value[0], tuple) else [list(value)]

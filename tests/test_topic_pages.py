@@ -16,6 +16,7 @@ making = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(making)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOPICS)
 def test_a_page_is_what_its_topic_shows(name: str) -> None:
     topic = find_topic(name)

@@ -65,7 +65,7 @@ class Deadline:
         if self.seconds is not None and estimated > self.seconds:
             raise BudgetError(
                 f"{what} is estimated to take {readable_seconds(estimated)}, more than the "
-                f"{readable_seconds(self.seconds)} allowed."
+                f"{readable_seconds(self.seconds)} allowed; allow more, or ask for less."
             )
 
 

@@ -5,6 +5,7 @@ or a module, and gives a `Model`: a frozen value that says its kind and has what
 Everything it has is made when it is first asked for, so that kinds without torch never load it.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -40,6 +42,7 @@ _NEEDED = {
     "code": ("diagram",),
     "audit": ("weights", "configuration"),
     "compress": ("trained module",),
+    "evaluate": ("trained module",),
     "certify": ("trained module",),
     "generalization": ("trained module",),
     "rank": ("exact network", "function"),
@@ -99,6 +102,7 @@ class Model:
         data_set: that it was made for, by name; None if nobody knows.
         takes_pixels: whether its inputs are entries of the data as they are, not scaled as in
             training.
+        folder: as Hugging Face writes it, with the tokenizer; None if there is none.
     """
 
     name: str
@@ -110,6 +114,7 @@ class Model:
     boxes: "Callable[[int], Drawable] | None" = None
     data_set: str | None = None
     takes_pixels: bool = True
+    folder: Path | None = None
 
     @property
     def commands(self) -> list[str]:
@@ -233,8 +238,9 @@ def open_model(
         what: a name (`digits`, `resnet20`, `attention`, `multi-head`, …: `rankscope models` lists
             them), an einsum, `package.module:factory`, a path (a folder or `config.json` as Hugging
             Face writes them, weights in `.safetensors` or `.pt`, a diagram saved as `.json`, a
-            folder that `compress` wrote), a module, or a model that is open already. A name comes
-            before a path: write `./digits` for a folder of that name.
+            folder that `compress` wrote), a name of the Hugging Face hub that is in the local
+            cache, a module, or a model that is open already. A name comes before a path: write
+            `./digits` for a folder of that name.
         settings: sizes of a family of diagrams, an exact network or an einsum, by name.
         inputs: shapes of a module's inputs, one for each; built-in networks know their own.
         parameters: numbers of the operands of an einsum that are learned.
@@ -323,8 +329,9 @@ def _open_word(word: str, given: _Given) -> Model:
         return _open_object(word, made.eval() if _is_module(made) else made, given)
     if not is_there and ("," in word or "->" in word):
         return _open_einsum(word, given)
-    if is_there or path.suffix or len(path.parts) > 1:
-        return _open_path(path, given)
+    snapshot = None if is_there else _cached_snapshot(word)
+    if snapshot is not None or is_there or path.suffix or len(path.parts) > 1:
+        return _open_path(snapshot or path, given)
     near = get_close_matches(word, catalogue(), n=3)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
     raise RequestError(
@@ -423,8 +430,41 @@ def _open_path(path: Path, given: _Given) -> Model:
     opened = open_weights(path)
     holds = {"configuration": opened.config, "weights": opened.tensors}
     parts = {part: lambda: path for part, value in holds.items() if value is not None}
+    if path.is_dir() and len(parts) == 2:
+        return _open_folder(path, parts)
     kind = "configuration" if opened.tensors is None else "file of weights"
     return Model(name, "folder of a model" if path.is_dir() else kind, parts)
+
+
+def _open_folder(folder: Path, parts: "Mapping[str, Callable[[], Any]]") -> Model:
+    """A configuration with weights as Hugging Face writes them: transformers makes the module."""
+
+    @cache
+    def loaded() -> "nn.Module":
+        from rankscope.hf import load_folder
+
+        return load_folder(folder)
+
+    def example() -> Any:
+        from rankscope.compression.hugging_face import usual_inputs
+
+        return usual_inputs(loaded())
+
+    made: dict[str, Callable[[], Any]] = {**parts, "trained module": loaded}
+    return _readable(Model(str(folder), "folder of a model", made, batch=example, folder=folder))
+
+
+def _cached_snapshot(name: str) -> Path | None:
+    """The folder of a model of the Hugging Face hub, if it was downloaded before."""
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or find_spec("huggingface_hub") is None:
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except ValueError:  # no name that a model of the hub can have
+        return None
+    return Path(config).parent if isinstance(config, str) else None
 
 
 def _saved_diagram(document: Mapping[str, Any], given: _Given) -> "Drawable":

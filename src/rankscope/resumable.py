@@ -45,14 +45,14 @@ def require_same(path: Path, recorded: Identity, wanted: Identity, *, what: str)
     """
     for key in sorted({*recorded, *wanted}):
         if recorded.get(key) != wanted.get(key):
-            one, other = _difference(str(recorded.get(key)), str(wanted.get(key)))
+            one, other = difference(str(recorded.get(key)), str(wanted.get(key)))
             raise CheckpointError(
                 f"The folder {str(path)!r} belongs to another {what}: its {key} is {one}, not "
                 f"{other}. Name another folder, or ask for the same {what}."
             )
 
 
-def _difference(one: str, other: str) -> tuple[str, str]:
+def difference(one: str, other: str) -> tuple[str, str]:
     """Two texts, long ones without most of what they have in common."""
     pairs = enumerate(zip(one, other, strict=False))
     common = next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

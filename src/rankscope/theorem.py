@@ -167,7 +167,7 @@ def log3_of_float(number: float) -> float:
 
 _LOG3_OF_2 = log3(2)
 _LARGEST_EXACT = log3(LARGEST_INTEGER)
-# The largest float is 3^646.05…; a logarithm below this one is held with room to add to it.
+# The largest float is 3^646.05…; a logarithm below this one is held with space to add to it.
 _LARGEST_LOGLOG = 640.0
 
 

@@ -7,8 +7,7 @@ from safetensors.torch import save_file
 
 from rankscope.auditing.weight_files import Shards
 from rankscope.errors import ModelFileError
-from rankscope.tensor_files.safetensors_file import SafetensorsFile
-from rankscope.tensor_files.torch_file import TorchFile
+from rankscope.tensor_files import SafetensorsFile, TorchFile
 
 INDEX = "model.safetensors.index.json"
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from rankscope.auditing.state_dicts import StateDict
 from rankscope.errors import ModelFileError
-from rankscope.tensor_files.sources import TensorEntry
+from rankscope.tensor_files import TensorEntry
 
 
 def test_entries_are_the_tensors_in_their_order() -> None:

@@ -71,8 +71,11 @@ def test_a_certificate_is_written_and_proved(
     assert "separation rank 18 exactly" in capsys.readouterr().out
     assert main(["verify", str(path)]) == 0
     assert capsys.readouterr().out.startswith("PROVED: For almost all weights")
-    assert main(["verify", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["soundness"] == "0"
+    assert main(["verify", str(path), "--json", "--slow", "--jobs", "2"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["soundness"], document["conditions"]) == ("0", [])
+    assert main(["verify", str(path), "--max-seconds", "1e-9"]) == 2
+    assert "more than the 1e-09 s allowed" in capsys.readouterr().err
 
 
 def test_a_false_certificate_fails_and_another_file_is_no_certificate(
@@ -92,6 +95,7 @@ def test_a_false_certificate_fails_and_another_file_is_no_certificate(
     assert capsys.readouterr().out.startswith("FAILED")
     path.write_text("{}", encoding="utf-8")
     assert main(["verify", str(path)]) == 2
+    assert "rank.json is no certificate" in capsys.readouterr().err
     assert main(["verify", str(tmp_path / "none.json")]) == 2
 
 

@@ -28,6 +28,7 @@ def scrambled(model: nn.Module) -> nn.Module:
     return model.double().eval()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(name=st.sampled_from(PLAIN), groups=st.integers(1, 2), bias=st.booleans())
 def test_a_factorized_convolution_takes_over_its_normalization(
@@ -43,6 +44,7 @@ def test_a_factorized_convolution_takes_over_its_normalization(
     torch.testing.assert_close(found.model(images), model(images))
 
 
+@pytest.mark.slow
 def test_a_whole_network_is_folded_dense_and_compressed() -> None:
     torch.manual_seed(0)
     dense = scrambled(ResNet(20))
@@ -84,6 +86,7 @@ class Twice(nn.Module):
         return summed
 
 
+@pytest.mark.slow
 def test_what_cannot_be_folded_stays_with_the_reason() -> None:
     reshaped = FactorizedConv2d.from_dense(nn.Conv2d(4, 4, 3), FORMATS["r-cp"], (2,))
     quantized = FactorizedConv2d.from_dense(nn.Conv2d(4, 4, 3), FORMATS["svd"], (2,))

@@ -1,5 +1,6 @@
 """Saved models come back to the bit, and folders are whole or untouched."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rankscope.compression.compressing import compress
 from rankscope.compression.plan import Unit
 from rankscope.compression.saving import load, save
 from rankscope.errors import CompressionError, ModelFileError, OutputError
+from rankscope.factorize.linear import FactorizedLinear
 
 
 class Mixed(nn.Module):
@@ -69,14 +71,14 @@ def require_same(one: nn.Module, other: nn.Module, inputs: Tensor) -> None:
 @pytest.mark.parametrize("bits", [(), (8,), (4,)])
 def test_a_model_of_all_classes_comes_back(tmp_path: Path, bits: tuple[int, ...]) -> None:
     dense = mixed()
-    compressed = compress(dense, keep=0.6, by=Unit.BYTES, bits=bits)
+    compressed = compress(dense, keep=0.5, by=Unit.BYTES, bits=bits)
     kinds = {row.kind for row in compressed.plan.rows if row.format is not None}
     assert len(kinds) >= 3
     save(compressed, tmp_path / "out", dense=dense, example=numbers())
     loaded = load(tmp_path / "out", into=Mixed)
     assert not any(part.training for part in loaded.modules())
     require_same(compressed.model, loaded, numbers())
-    assert loaded.get_parameter("other.weight") is loaded.get_parameter("head.weight")
+    assert loaded.get_submodule("head").cores is loaded.get_submodule("other").cores
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == [
         "model.safetensors",
         "plan.json",
@@ -85,11 +87,25 @@ def test_a_model_of_all_classes_comes_back(tmp_path: Path, bits: tuple[int, ...]
 
 def test_tied_weights_are_written_once(tmp_path: Path) -> None:
     dense = mixed()
-    compressed = compress(dense, keep=0.8)
+    compressed = compress(dense, keep=0.8, leave=["head"])
     save(compressed, tmp_path)
     stored = (tmp_path / "model.safetensors").stat().st_size
     held = sum(tensor.nbytes for tensor in compressed.model.state_dict().values())
     assert stored < held
+
+
+def test_the_cores_of_a_tied_weight_are_there_once_and_change_together(tmp_path: Path) -> None:
+    small_model = compress(mixed(), keep=0.4, bits=(8,)).model
+    names = [name for name in small_model.state_dict() if name.startswith(("head", "other"))]
+    assert names
+    assert all(name.startswith("head.cores.") for name in names)
+    again = copy.deepcopy(small_model)
+    head, other = again.get_submodule("head"), again.get_submodule("other")
+    assert isinstance(head, FactorizedLinear)
+    assert isinstance(other, FactorizedLinear)
+    assert head.cores is other.cores
+    assert head.cores is not small_model.get_submodule("head").cores
+    assert torch.equal(other.weight, head.weight)
 
 
 def test_a_built_in_network_is_rebuilt_by_its_name(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_reasons_name_what_is_in_the_way() -> None:
     hooked, patched = nn.Linear(4, 4), nn.Linear(4, 4)
     hooked.register_forward_hook(lambda module, inputs, output: None)
     patched.__dict__["forward"] = torch.relu
-    table, head = nn.Embedding(9, 4), nn.Linear(4, 9)
+    table, head = nn.Embedding(9, 4), Scaled(4, 9)
     head.weight = table.weight
     model = nn.ModuleDict(
         {
@@ -112,7 +112,7 @@ def test_reasons_name_what_is_in_the_way() -> None:
         "patched": "its forward was replaced on the instance",
         "parametrized": "parametrized: its weight is computed from others on every call",
         "table": "tied: weight is also head.weight",
-        "head": "tied: weight is also table.weight",
+        "head": "unsupported class Scaled",
         "norm": "normalization: too few numbers to gain anything",
         "depthwise": "depthwise: each of its 4 groups sees one channel",
         "grey": "reads a single channel: there are no channels to factor",
@@ -126,13 +126,40 @@ def test_reasons_name_what_is_in_the_way() -> None:
     assert read_sites(model).sites == ()
 
 
+def test_a_weight_of_several_modules_is_one_site() -> None:
+    table, head = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, 9)
+    head.weight = table.weight
+    model = nn.ModuleDict({"table": table, "head": head, "last": nn.Linear(9, 9)})
+    tied, last = read_sites(model).sites
+    assert (tied.name, tied.also, tied.bias, tied.beside) == ("table", ("head",), 9, 4)
+    assert last.also == ()
+    assert reasons(model) == {"head": "tied: its weight is that of table, and changes with it"}
+    assert [left.num_parameters for left in read_sites(model).uncompressed] == [0]
+    left = read_sites(model, leave=["head"]).uncompressed
+    assert {row.name: row.num_parameters for row in left} == {"table": 36, "head": 9}
+
+
 def test_parameters_that_only_share_their_numbers_are_tied_too() -> None:
     first, second = nn.Linear(4, 4), nn.Linear(4, 4)
     second.weight = nn.Parameter(first.weight.data)
-    assert reasons(nn.Sequential(first, second)) == {
-        "0": "tied: weight is also 1.weight",
-        "1": "tied: weight is also 0.weight",
-    }
+    (site,) = read_sites(nn.Sequential(first, second)).sites
+    assert (site.name, site.also) == ("0", ("1",))
+
+
+def test_a_bias_may_stand_elsewhere_too() -> None:
+    model = nn.ModuleDict({"head": nn.Linear(4, 9), "outer": Scaled(9, 9)})
+    model["outer"].bias = model["head"].bias
+    assert [site.name for site in read_sites(model).sites] == ["head"]
+    counted = [left.num_parameters for left in read_sites(model).uncompressed]
+    assert counted == [81]
+
+
+def test_a_model_without_numbers_is_read_as_any_other() -> None:
+    with torch.device("meta"):
+        model = mixed()
+    assert [site.name for site in read_sites(model).sites] == [
+        site.name for site in read_sites(mixed()).sites
+    ]
 
 
 def test_what_is_asked_to_be_left_alone_is() -> None:

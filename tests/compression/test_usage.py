@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from rankscope.compression.sites import read_sites
 from rankscope.compression.usage import Call, Stopwatch, Usage, flops, observe
-from rankscope.errors import CompressionError
+from rankscope.errors import CompressionError, UnsupportedModuleError
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.factorize.formats.plain import DENSE
 
@@ -18,7 +18,7 @@ def usage_of(model: nn.Module, *example: Tensor) -> Usage:
 def test_every_kind_of_layer_is_counted_on_its_own_inputs() -> None:
     assert usage_of(nn.Linear(4, 5), torch.zeros(2, 3, 4)).calls == {"": (Call(6),)}
     assert usage_of(nn.Embedding(9, 5), torch.zeros(2, 7, dtype=torch.long)).calls == {
-        "": (Call(14),)
+        "": (Call(14, looks_up=True),)
     }
     images = torch.zeros(2, 4, 8, 9)
     convolution = nn.Conv2d(4, 4, 3, padding=1)
@@ -38,12 +38,29 @@ def test_every_kind_of_layer_is_counted_on_its_own_inputs() -> None:
     }
     calls = usage_of(nn.GRU(4, 6), torch.zeros(7, 3, 4)).calls
     assert calls == {"weight_ih_l0": (Call(21),), "weight_hh_l0": (Call(21, steps=7),)}
+    calls = usage_of(nn.LSTM(4, 6, batch_first=True), torch.zeros(3, 7, 4)).calls
+    assert calls == {"weight_ih_l0": (Call(21),), "weight_hh_l0": (Call(21, steps=7),)}
+
+
+class Deciding(nn.Module):
+    """Looks at its numbers before it decides what to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.inner(inputs) if float(inputs.sum()) > 0 else inputs
+        return outputs
+
+
+def test_a_model_that_torch_cannot_export_is_refused_with_its_reason() -> None:
+    with pytest.raises(UnsupportedModuleError, match="torch cannot export Deciding: "):
+        usage_of(Deciding(), torch.zeros(2, 4))
     packed = nn.utils.rnn.pack_sequence([torch.zeros(3, 4), torch.zeros(2, 4)])
     rnn = nn.LSTM(4, 6)
-    assert observe(rnn, read_sites(rnn).sites, (packed,)).calls == {
-        "weight_ih_l0": (Call(5),),
-        "weight_hh_l0": (Call(5, steps=3),),
-    }
+    with pytest.raises(UnsupportedModuleError, match="a packed sequence, got one of 3 steps"):
+        observe(rnn, read_sites(rnn).sites, (packed,))
 
 
 class Twice(nn.Module):
@@ -62,7 +79,8 @@ def test_flops_are_those_of_all_calls_and_of_what_lies_between() -> None:
     model = Twice()
     usage = usage_of(model, torch.zeros(3, 4))
     assert usage.calls == {"used": (Call(3), Call(3))}
-    assert "unused" not in usage.reached
+    unused = read_sites(model).sites[1]
+    assert usage.reason_to_leave(unused) == "not reached by the example: nothing uses it"
     # A multiply-add is two operations, and there are two calls.
     assert usage.other_flops == 2 * 3 * 4 * 3
     (used, _) = read_sites(model).sites
@@ -72,8 +90,8 @@ def test_flops_are_those_of_all_calls_and_of_what_lies_between() -> None:
 
 def test_looking_up_takes_no_products_dense_and_few_factorized() -> None:
     (site,) = read_sites(nn.Embedding(50, 8)).sites
-    assert flops(site, DENSE, (), (Call(10),)) == 0
-    assert flops(site, FORMATS["svd"], (3,), (Call(10),)) == 10 * 2 * 3 * 8
+    assert flops(site, DENSE, (), (Call(10, looks_up=True),)) == 0
+    assert flops(site, FORMATS["svd"], (3,), (Call(10, looks_up=True),)) == 10 * 2 * 3 * 8
 
 
 def test_an_example_that_does_not_fit_is_refused_with_its_shape() -> None:
@@ -83,19 +101,57 @@ def test_an_example_that_does_not_fit_is_refused_with_its_shape() -> None:
         observe(nn.Linear(4, 4), (), (torch.zeros(2, 5), torch.zeros(3)))
 
 
-def test_hooks_are_gone_and_the_mode_is_back_after_watching() -> None:
+def test_the_mode_is_back_after_watching() -> None:
     model = Twice().train()
     usage_of(model, torch.zeros(3, 4))
     assert model.training
-    assert not model.used._forward_pre_hooks
-    assert not model.used._forward_hooks
+
+
+class Tied(nn.Module):
+    """A table that is looked up, in double precision, and multiplied with what comes out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 4)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        vectors = nn.functional.embedding(numbers, self.table.weight.double())
+        return nn.functional.linear(vectors, self.table.weight.double())
+
+
+def test_a_weight_is_followed_through_copies_to_all_its_uses() -> None:
+    model = Tied()
+    usage = usage_of(model, torch.zeros(3, 2, dtype=torch.long))
+    assert usage.calls == {"table": (Call(6, looks_up=True), Call(6))}
+    assert usage.other_flops == 0
+    (table,) = read_sites(model).sites
+    assert flops(table, DENSE, (), usage.calls["table"]) == 2 * 6 * 9 * 4
+
+
+class Masked(nn.Module):
+    """A weight that is changed before it is multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 5, bias=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs @ self.inner.weight.exp().mT
+
+
+def test_a_weight_that_is_not_multiplied_itself_is_left_alone_with_the_operation() -> None:
+    model = Masked()
+    (site,) = read_sites(model).sites
+    reason = usage_of(model, torch.zeros(2, 4)).reason_to_leave(site)
+    assert reason is not None
+    assert reason.startswith("its weight is used by exp in the model, which does not multiply it")
 
 
 @pytest.mark.parametrize(
     ("module", "call", "format", "ranks"),
     [
         (nn.Linear(8, 8), Call(6, steps=2), "svd", (2,)),
-        (nn.Embedding(20, 8), Call(6), "svd", (2,)),
+        (nn.Embedding(20, 8), Call(6, looks_up=True), "svd", (2,)),
         (nn.Conv1d(8, 8, 3, groups=2), Call(2, (9,)), "svd", (2,)),
         (nn.Conv2d(8, 8, 3, stride=2, padding=1), Call(2, (9, 7)), "tucker", (2, 3)),
         (nn.Conv1d(8, 8, 4, padding="same"), Call(2, (9,)), "svd", (2,)),

@@ -2,8 +2,6 @@
 
 import copy
 import io
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -108,8 +106,9 @@ def test_a_module_is_copied_saved_moved_and_trained() -> None:
     assert all(parameter.grad is not None for parameter in twin.parameters())
 
 
-def compile_and_export() -> None:
-    """Run in a process of its own: PyTorch cannot trace through our run-time type checks."""
+@pytest.mark.slow
+@pytest.mark.usefixtures("compilable")
+def test_a_module_compiles_and_exports_without_graph_breaks() -> None:
     module = to_module(residual_network())
     data = torch.randn(2, 3)
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
@@ -117,9 +116,3 @@ def compile_and_export() -> None:
     for strict in (False, True):
         exported = torch.export.export(module, (data,), strict=strict).module()
         torch.testing.assert_close(exported(data), module(data))
-
-
-@pytest.mark.slow
-def test_a_module_compiles_and_exports_without_graph_breaks() -> None:
-    call = f"import runpy; runpy.run_path({__file__!r})['compile_and_export']()"
-    subprocess.run([sys.executable, "-W", "error", "-c", call], check=True)

@@ -64,6 +64,7 @@ def test_what_latex_cannot_say_is_none(label: str) -> None:
     assert to_latex(label) is None
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30))
 def test_no_text_can_escape_into_commands(text: str) -> None:
     latex = to_latex(text.replace("$", "").replace("\\", ""))

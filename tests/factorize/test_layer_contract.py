@@ -4,8 +4,6 @@ A new layer or format is a new row of `CASES`.
 """
 
 import copy
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -274,7 +272,10 @@ def test_an_exported_graph_gives_the_same_outputs(kind: str, path: Path | None) 
         torch.testing.assert_close(exported.module()(*inputs), wanted)
 
 
-def _compile(kind: str) -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("compilable")
+@KIND
+def test_a_compiled_graph_gives_the_same_outputs(kind: str) -> None:
     # Tracing is slow: all formats in one kind of layer, in the others one plain and one reshaped.
     formats = KINDS[kind].formats
     names = formats if kind == "conv2d" else (formats[0], formats[-1])
@@ -285,16 +286,3 @@ def _compile(kind: str) -> None:
         fullgraph = kind not in ("lstm", "gru")
         compiled = torch.compile(layers, backend="aot_eager", fullgraph=fullgraph)
         torch.testing.assert_close(compiled(*inputs), wanted)
-
-
-# In a process of its own: the type checker of the tests would break the graph at every call.
-@pytest.mark.slow
-@KIND
-def test_a_compiled_graph_gives_the_same_outputs(kind: str) -> None:
-    command = [sys.executable, "-W", "error", __file__, kind]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-
-
-if __name__ == "__main__":
-    _compile(sys.argv[1])

@@ -403,6 +403,7 @@ def test_pure_tensors_are_recognized_and_taken_apart(sizes: list[int], seed: int
     torch.testing.assert_close(pure_tensor(factors), tensor)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(seed=seeds)
 def test_a_tensor_is_pure_if_its_rank_is_at_most_one(seed: int) -> None:

@@ -53,6 +53,7 @@ class Twice(nn.Module):
         return torch.cat([torch.relu(values), functional.relu(-values)], dim=1)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(strategies.integers(0, 999), strategies.integers(1, 30))
 def test_shares_are_those_of_the_definition(seed: int, batch_size: int) -> None:

@@ -39,7 +39,7 @@ def test_a_listed_topic_is_the_one_that_is_loaded_and_says_something(listed: Lis
 
 def test_names_are_different() -> None:
     assert sum(map(len, TOPIC_GROUPS.values())) == len(TOPICS) == 30
-    assert len(EXPERIMENTS) == 28
+    assert len(EXPERIMENTS) == 31
 
 
 def test_unknown_names_list_the_known_ones() -> None:
@@ -61,6 +61,7 @@ def test_lists_are_printed_without_torch(arguments: list[str]) -> None:
     assert "torch" not in loaded
 
 
+@pytest.mark.slow
 def test_an_experiment_loads_only_what_it_needs() -> None:
     loaded = _modules_after("from rankscope.lab import find_experiment as find; find('tt-digits')")
     homes = {f"rankscope.lab.experiments.{listed.module}" for listed in EXPERIMENTS.values()}

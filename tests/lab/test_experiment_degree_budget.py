@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.compression.training.recipe import Recipe
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.degree_budget import (
     COMPARISONS,
-    DEGREE_BUDGET,
     DEGREES,
     QUICK,
     Budget,
@@ -18,6 +18,8 @@ from rankscope.lab.experiments.degree_budget import (
 )
 from rankscope.lab.experiments.degree_tasks import CertifiedTask, ImageTask, WaveTask
 from rankscope.lab.experiments.experiment import Row, RunContext
+
+DEGREE_BUDGET = find_experiment("degree-budget")
 
 # Rows of `degree-budget`: budgets, ranks beside errors, and resuming.
 

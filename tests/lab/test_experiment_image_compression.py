@@ -8,11 +8,10 @@ from rankscope.compression.training.recipe import Cosine, Recipe
 from rankscope.errors import DataError, ExperimentError
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.factorize.formats.format import WeightShape
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.image_compression import (
-    CIFAR10_COMPRESSION,
     DIGITS,
-    DIGITS_COMPRESSION,
     PUBLISHED,
     RESNET32,
     SOURCE_RECIPE,
@@ -24,6 +23,9 @@ from rankscope.lab.experiments.image_compression import (
     ranks_at_one_rate,
 )
 from rankscope.networks.catalogue import build
+
+CIFAR10_COMPRESSION = find_experiment("cifar10-compression")
+DIGITS_COMPRESSION = find_experiment("digits-compression")
 
 # Rows of the compression table, on the embedded digits.
 

@@ -8,17 +8,19 @@ import torch
 from torch import nn
 
 from rankscope.errors import DataError
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments import language_compression
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.language_compression import (
-    MINILM_COMPRESSION,
-    PRONUNCIATION_COMPRESSION,
     LanguageEntry,
     Pronunciation,
     SentenceVectors,
 )
 from rankscope.networks.batches import Batch
 from rankscope.networks.language import LetterToPhoneme, from_g2p_en
+
+MINILM_COMPRESSION = find_experiment("minilm-compression")
+PRONUNCIATION_COMPRESSION = find_experiment("pronunciation-compression")
 
 WORDS = ("ab", "abba", "bad", "cab", "dab", "add", "bee", "bed", "cede", "deed", "fab", "gab")
 
@@ -39,6 +41,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_outputs", [True, False])
 def test_a_row_counts_scores_and_times_the_smaller_model(
     data: Path, tmp_path: Path, on_outputs: bool, monkeypatch: pytest.MonkeyPatch

@@ -9,11 +9,10 @@ import torch
 from rankscope.compression.training.loop import cross_entropy
 from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import ExperimentError
+from rankscope.lab import find_experiment
 from rankscope.lab.data.losses import AdversarialLoss
 from rankscope.lab.experiments.experiment import Row, RunContext
 from rankscope.lab.experiments.lipschitz import (
-    LIPSCHITZ_CIFAR10,
-    LIPSCHITZ_DIGITS,
     LONGER,
     NUM_DIGITS_SAMPLES,
     SOURCE_RECIPE,
@@ -31,6 +30,9 @@ from rankscope.networks.datasets import DataSet, load_data_set
 from rankscope.progress import Progress
 from rankscope.robust.networks import LipConvNet, LipschitzNetwork
 from rankscope.robust.norm_preserving import OrthogonalLinear
+
+LIPSCHITZ_CIFAR10 = find_experiment("lipschitz-cifar10")
+LIPSCHITZ_DIGITS = find_experiment("lipschitz-digits")
 
 # Trained, attacked and certified, on small data made here and on the embedded digits.
 

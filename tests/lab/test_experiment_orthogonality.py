@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import MissingExtraError
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import Row, RunContext
 from rankscope.lab.experiments.orthogonality import (
-    ORTHOGONALITY,
     PUBLISHED,
     REFERENCES,
     BlockConvolutions,
@@ -25,6 +25,8 @@ from rankscope.lab.experiments.orthogonality import (
     orthogonalized,
     train_layer,
 )
+
+ORTHOGONALITY = find_experiment("orthogonality")
 
 # The reference layers are what their names say: orthogonal, or only never stretching.
 

@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.factorize.formats.channel_factors import balanced_factors
 from rankscope.factorize.formats.format import WeightShape
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.reshaping import (
-    RESHAPING,
     PlantedKernelEntry,
     Structure,
     error_within,
     planted_kernel,
     winner,
 )
+
+RESHAPING = find_experiment("reshaping")
 
 # What is planted is there.
 

@@ -13,20 +13,16 @@ from rankscope.auditing.depth_width_law import LEVINE
 from rankscope.compression.training import loop
 from rankscope.errors import ExperimentError
 from rankscope.factorize.tunable_attention import TunableAttention
-from rankscope.lab.experiments.attention_forms import ATTENTION_FORMS, FormEntry
-from rankscope.lab.experiments.bottlenecks import (
-    EMBEDDING_BOTTLENECK,
-    HEAD_BOTTLENECK,
-    SIZE,
-    ExactRankEntry,
-    gain_rows,
-)
-from rankscope.lab.experiments.depth_width import DEPTH_WIDTH, crossing, crossing_rows
+from rankscope.lab import find_experiment
+from rankscope.lab.experiments.attention_forms import FormEntry
+from rankscope.lab.experiments.bottlenecks import SIZE, ExactRankEntry, gain_rows
+from rankscope.lab.experiments.depth_width import crossing, crossing_rows
 from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
-from rankscope.lab.experiments.rank_predicts_loss import RANK_PREDICTS_LOSS, RankEntry
+from rankscope.lab.experiments.rank_predicts_loss import RankEntry
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
+    SearchedSteps,
     SequenceEntry,
     SpectrumSettings,
     Steps,
@@ -37,6 +33,12 @@ from rankscope.lab.experiments.sequence_models import (
 )
 from rankscope.networks.sequence import CPForm, MultiHead, PixelInput, TransformerShape
 from rankscope.progress import Progress
+
+ATTENTION_FORMS = find_experiment("attention-forms")
+DEPTH_WIDTH = find_experiment("depth-width")
+EMBEDDING_BOTTLENECK = find_experiment("embedding-bottleneck")
+HEAD_BOTTLENECK = find_experiment("head-bottleneck")
+RANK_PREDICTS_LOSS = find_experiment("rank-predicts-loss")
 
 # Kept memory.
 
@@ -302,6 +304,7 @@ def test_models_of_the_other_experiments_are_measured() -> None:
 # Exact rank entry.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "rank"),
     [
@@ -402,3 +405,18 @@ def test_gains_are_differences_of_the_same_seed() -> None:
         },
         {"family": "b-rank-3", "wide gains": "-0.5", "deep gains": None, "deep over wide": None},
     ]
+
+
+def test_a_learning_rate_is_searched_on_validation_samples_alike_for_all(
+    tmp_path: Path,
+) -> None:
+    task = CharacterTask("embedded", 16)
+    shape = TransformerShape(1, 8, MultiHead(1, 8), 16)
+    steps = SearchedSteps(10, rates=(1e-9, 1e-2), share=0.5)
+    searched = SequenceEntry("searched", task, shape, steps)
+    row = searched.run(RunContext(tmp_path / "searched", None, 60.0))
+    assert (tmp_path / "searched" / "rate-0.01").is_dir()
+    # A rate of nothing learns nothing, so the other one is taken, and the trials leave no trace.
+    plain = SequenceEntry("plain", task, shape, Steps(10, 32, 1e-2))
+    assert row["test loss"] == plain.run(RunContext(tmp_path / "plain", None, 60.0))["test loss"]
+    assert [steps.tried(rate).count for rate in steps.rates] == [5, 5]

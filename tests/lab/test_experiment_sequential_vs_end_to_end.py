@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.image_compression import DIGITS, SOURCE_RECIPE, Protocol
-from rankscope.lab.experiments.sequential_vs_end_to_end import (
-    SEQUENTIAL_VS_END_TO_END,
-    SamplesEntry,
-)
+from rankscope.lab.experiments.sequential_vs_end_to_end import SamplesEntry
+
+SEQUENTIAL_VS_END_TO_END = find_experiment("sequential-vs-end-to-end")
 
 pytest.importorskip("sklearn")
 

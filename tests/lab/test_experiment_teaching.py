@@ -4,15 +4,11 @@ import pytest
 import torch
 
 from rankscope.errors import TrainingError
+from rankscope.lab import find_experiment
 from rankscope.lab.constructions.dense import dense_layers
 from rankscope.lab.constructions.explicit_networks import depth_separation
 from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.teaching_regions import (
-    SAWTOOTH_RIVALS,
-    TRAINED_REGIONS,
-    SawtoothRival,
-    TrainedRegions,
-)
+from rankscope.lab.experiments.teaching_regions import SawtoothRival, TrainedRegions
 from rankscope.lab.experiments.teaching_training import (
     DYING_WIDTH,
     L1,
@@ -31,6 +27,9 @@ from rankscope.lab.experiments.teaching_training import (
     train_until_dead,
 )
 from rankscope.progress import Progress
+
+SAWTOOTH_RIVALS = find_experiment("sawtooth-rivals")
+TRAINED_REGIONS = find_experiment("trained-regions")
 
 # Teaching dead units.
 

@@ -35,6 +35,7 @@ def test_operations_of_attention_are_the_polynomial_on_the_page() -> None:
         assert numbers[f"operations at length {length:,}"] == once * length + pairs * length**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["softmax", "layer-normalization", "attention-lookup", "skip-connections"]
 )

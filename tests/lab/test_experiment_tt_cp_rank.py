@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import ExperimentError
+from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import Row, RunContext
 from rankscope.lab.experiments.tt_cp_rank import (
-    TT_CP_RANK,
     TrainRankEntry,
     coefficients,
     intervals,
@@ -18,6 +18,8 @@ from rankscope.lab.experiments.tt_cp_rank import (
     random_train,
 )
 from rankscope.rank.networks.tensor_train import TensorTrain
+
+TT_CP_RANK = find_experiment("tt-cp-rank")
 
 
 def run(entry: TrainRankEntry, folder: Path) -> Row:

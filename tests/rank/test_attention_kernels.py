@@ -7,6 +7,7 @@ from rankscope.rank.networks.kernels import evaluate_pairs
 from rankscope.rank.networks.moments import ProgramWriter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prime", [33554393, 2147483647])
 def test_the_largest_residues_stay_exact(prime: int) -> None:
     # All operands are (p - 1) / 2 on both sides, so that sums of sides are as large as can be.

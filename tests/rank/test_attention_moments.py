@@ -55,6 +55,7 @@ def both(case: Case, prime: int, seed: int = 0) -> tuple[SplitFunction, SplitFun
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(case=cases(), prime=st.sampled_from(PRIMES), seed=st.integers(0, 9))
 def test_moments_give_the_matrix_of_the_definition(case: Case, prime: int, seed: int) -> None:

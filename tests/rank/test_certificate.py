@@ -135,3 +135,20 @@ def test_answers_are_residues_one_column_for_each_challenge(
     minor = CertifiedMinor(None, (0, 1), (0, 1), answers)
     with pytest.raises(CertificateError, match=message):
         replace(CERTIFICATE, lower=2, minors=(minor,))
+
+
+def test_a_summary_names_few_of_many_positions() -> None:
+    sides = tuple(range(0, 4000, 2)), tuple(range(1, 4000, 2))
+    long = Certificate(
+        family="shallow",
+        settings={"order": 4000, "terms": ((1,) * 500,)},
+        partition=Partition(*sides),
+        weights=DrawnWeights(0),
+        points_seed=0,
+        prime=101,
+        lower=1,
+        minors=(CertifiedMinor(None, (0,), (0,)),),
+    )
+    assert len(long.statement) > 15_000
+    assert len(long.summary) < 400
+    assert "…,3998: 2,000 positions} | {1,3,5" in long.summary

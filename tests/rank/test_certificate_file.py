@@ -180,3 +180,12 @@ def test_a_truncated_file_is_no_certificate() -> None:
     for length in range(len(data) - 1):
         with pytest.raises(CertificateError, match="is not usable JSON"):
             parse_certificate(data[:length])
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"findings": [], "share": 0.5}', b'{"x": NaN}'])
+def test_a_document_that_was_never_one_is_told_so(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "audit.json").write_bytes(text)
+    with pytest.raises(
+        CertificateError, match=r"audit\.json is no certificate: it names no format"
+    ):
+        read_certificate(tmp_path / "audit.json")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rankscope.errors import FamilyError, RankscopeError
 from rankscope.rank.networks.catalogue import CATALOGUE, build
-from rankscope.strict_json import Either, Integer, ListOf, Optional, Reader
+from rankscope.strict_json import Choice, Either, Integer, ListOf, Optional, Reader
 
 SMALL: dict[str, dict[str, Any]] = {
     "attention": {
@@ -50,16 +50,44 @@ SMALL: dict[str, dict[str, Any]] = {
         "depth": 1,
         "degree": 2,
     },
+    "polynomial-transformer": {
+        "depth": 2,
+        "width": 4,
+        "heads": 2,
+        "head_size": 2,
+        "num_kv_heads": 1,
+        "latent": 3,
+        "query_latent": None,
+        "is_causal": True,
+        "has_rotary": True,
+        "has_positions": False,
+        "has_residual": True,
+        "gated": 3,
+        "num_tokens": 4,
+        "output_position": 3,
+    },
+    "recurrence": {
+        "kind": "delta",
+        "depth": 2,
+        "width": 2,
+        "state": 3,
+        "heads": 2,
+        "has_input_rate": True,
+        "num_tokens": 4,
+        "output_position": 3,
+    },
     "sparse-polynomial": {"terms": ((1, 0, 2), (0, 1, 1))},
 }
 
 
-def values_of(kind: Reader[Any]) -> st.SearchStrategy[Any]:
+def values_of(kind: Reader[Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for each kind
     """Small values of a kind."""
     if isinstance(kind, Optional):
         return st.none() | values_of(kind.something)
     if isinstance(kind, Either):
         return values_of(kind.first) | values_of(kind.second)
+    if isinstance(kind, Choice):
+        return st.sampled_from(kind.options)
     if isinstance(kind, ListOf):
         return st.lists(values_of(kind.item), max_size=4).map(tuple)
     return st.integers(kind.low, 6) if isinstance(kind, Integer) else st.booleans()
@@ -138,6 +166,8 @@ def largest(kind: Reader[Any]) -> Any:
         return largest(kind.something)
     if isinstance(kind, Either):
         return largest(kind.first)
+    if isinstance(kind, Choice):
+        return kind.options[0]
     return kind.high if isinstance(kind, Integer) else False
 
 
@@ -153,6 +183,9 @@ def largest(kind: Reader[Any]) -> Any:
         ("polynomial", {}),
         ("mixed-polynomial", {"degrees": (16,) * 16, "raised": (255,) * 16}),
         ("mixer", {}),
+        ("polynomial-transformer", {}),
+        ("recurrence", {"kind": "selective"}),
+        ("recurrence", {"kind": "delta", "has_input_rate": True}),
     ],
 )
 def test_the_largest_settings_do_not_fill_the_memory(family: str, changes: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ def layers(draw: st.DrawFn) -> nn.Conv2d:
     )
 
 
+@pytest.mark.slow
 @quick
 @given(layer=layers(), batch=st.booleans())
 def test_a_convolution_has_the_strides_paddings_dilations_and_groups_of_pytorch(

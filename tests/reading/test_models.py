@@ -111,6 +111,7 @@ def test_a_depth_below_one_is_refused() -> None:
         from_module(nn.Linear(2, 2), (1, 2), depth=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [None, 1])
 def test_equal_layers_are_one_block(depth: int | None) -> None:
     layers = nn.Sequential(
@@ -179,3 +180,74 @@ def test_sizes_that_do_not_fit_are_refused_with_the_reason_of_torch() -> None:
         from_module(nn.Linear(2, 2), (1, 3))
     with pytest.raises(SizeError, match="has a size below 1"):
         from_module(nn.Linear(2, 2), (0, 2))
+
+
+RECURRENCES = [
+    (nn.LSTM, {"num_layers": 2, "batch_first": True}, 4),
+    (nn.LSTM, {"proj_size": 3}, 4),
+    (nn.GRU, {"bidirectional": True}, 3),
+    (nn.RNN, {}, 1),
+    (nn.RNN, {"nonlinearity": "relu", "bias": False}, 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "gates"), RECURRENCES)
+def test_a_recurrence_is_one_exact_call_with_its_equations(
+    kind: type[nn.Module], options: dict[str, Any], gates: int, tmp_path: Path
+) -> None:
+    module = kind(6, 5, **options).eval()
+    inputs = torch.randn(2, 4, 6)
+    network = from_module(module, inputs)
+    (call,) = (step.body for step in network.steps if isinstance(step.body, Call))
+    assert call.is_exact
+    assert r"\mathbf{h}_{t-1}" in " ".join(call.equations)
+    matrices = [p for p in module.parameters() if p.ndim == 2]
+    assert cost(network).flops == 2 * 8 * sum(p.numel() for p in matrices)
+    assert matrices[0].shape[0] == gates * 5
+    assert cost(network).opaque == ()
+    assert "exact recurrence" in describe(network)
+    assert from_dict(to_dict(network)) == network
+    text = draw(network, tmp_path / "recurrence.svg").read_text()
+    assert "opaque" not in text
+    made, wanted = run(network, module, inputs), module(inputs)
+    torch.testing.assert_close(made, wanted)
+
+
+def test_cells_are_read_as_recurrences() -> None:
+    class Cells(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.LSTMCell(6, 5), nn.GRUCell(5, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden, state = self.first(x)
+            made: Tensor = self.second(hidden, state)
+            return made
+
+    module, inputs = Cells(), torch.randn(3, 6)
+    network = from_module(module, inputs)
+    assert cost(network).opaque == ()
+    assert cost(network).flops == 2 * 3 * (20 * 6 + 20 * 5 + 15 * 5 + 15 * 5)
+    torch.testing.assert_close(run(network, module, inputs), module(inputs))
+
+
+def test_linear_calls_are_priced_and_moves_are_free() -> None:
+    class Moves(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            larger = nn.functional.interpolate(x, scale_factor=2, mode="bilinear")
+            rolled = nn.functional.pad(torch.roll(larger, 1, 2), (1, 1))
+            return torch.cat([rolled, rolled], 1)
+
+    inputs = torch.randn(1, 2, 4, 4)
+    network = from_module(Moves(), inputs)
+    assert [s.body.kind for s in network.steps if isinstance(s.body, Call)] == [
+        "upsample_bilinear2d",
+        "roll",
+        "pad",
+        "cat",
+    ]
+    # Four products and sums for each of 1·2·8·8 outputs.
+    assert cost(network).flops == 2 * 4 * 128
+    assert "upsample_bilinear2d (exact linear map)" in describe(network)
+    assert "roll (exact rearrangement)" in describe(network)
+    torch.testing.assert_close(run(network, Moves(), inputs), Moves()(inputs))

@@ -126,6 +126,7 @@ MODELS: list[tuple[type[nn.Module], tuple[int, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "shape"), MODELS)
 def test_a_small_model_is_read_run_priced_and_drawn(
     model: type[nn.Module], shape: tuple[int, ...], generator: torch.Generator

@@ -88,6 +88,7 @@ def test_both_masks_of_a_decoder_are_read(assert_reads: Check) -> None:
     assert [pair for pair in causal if pair] == [("n", "m"), ("n", "m")]
 
 
+@pytest.mark.slow
 def test_twelve_layers_are_one_block_twelve_times() -> None:
     """All names differ by the number of the layer only, so that the layers can be collapsed."""
     stack = nn.TransformerEncoder(encoder_layer(batch_first=True), 12).eval()

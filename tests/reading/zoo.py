@@ -5,7 +5,8 @@ The page docs/models.md is made from them, and a slow test reads some.
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -187,36 +188,42 @@ def models() -> tuple[Model, ...]:
 
 
 def built_in() -> tuple[Model, ...]:
-    """The networks that come with the package."""
+    """The networks that come with the package, with two samples of what their catalogue says."""
     from rankscope.networks.catalogue import BUILT_IN
 
-    generator = torch.Generator().manual_seed(1)
-    image = torch.rand(2, 3, 32, 32, generator=generator)
-    words = torch.randint(1, 60, (2, 16), generator=generator)
-    grey = torch.rand(2, 1, 8, 8, generator=generator)
-    letters = torch.randint(1, 25, (2, 6), generator=generator)
-    examples = {
-        "digits": grey,
-        "cp-digits": grey,
-        "letter-to-phoneme": letters,
-        **dict.fromkeys(
-            ("transformer", "small-gpt", "lstm-language-model", "bert-encoder", "minilm"), words
-        ),
-    }
-    return (
-        *(
-            Model("rankscope", name, entry.make, examples.get(name, image))
-            for name, entry in BUILT_IN.items()
-        ),
-        *_lipschitz(image),
+    return tuple(
+        Model("rankscope", name, entry.make, sample(entry)) for name, entry in BUILT_IN.items()
     )
 
 
-def _lipschitz(image: torch.Tensor) -> Iterator[Model]:
-    from rankscope.robust.networks import LipConvNet, ResNet9
+def sample(entry: Any) -> torch.Tensor:
+    """Two random samples of the kind and the shape that a built-in network takes."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (2, *entry.input_shape[1:])
+    # All vocabularies have at least 28 entries, and number 0 is padding in some.
+    if entry.takes_tokens:
+        return torch.randint(1, 28, shape, generator=generator)
+    return torch.rand(shape, generator=generator)
 
-    def network(kind: type[nn.Module], *settings: Any, **options: Any) -> Callable[[], nn.Module]:
-        return lambda: kind(*settings, **options)
 
-    yield Model("rankscope", "lip-convnet-5", network(LipConvNet, 5, width=8), image)
-    yield Model("rankscope", "lipschitz-resnet9", network(ResNet9, width=8), image)
+# Where the first share of the parameters cannot be reached, the second is tried.
+SHARES = (0.5, 0.8)
+
+
+def compressed() -> tuple[Model, ...]:
+    """What `compress` makes of every built-in network."""
+    return tuple(
+        replace(model, source="compressed", make=partial(_compressed, model))
+        for model in built_in()
+    )
+
+
+def _compressed(model: Model) -> nn.Module:
+    import rankscope
+    from rankscope.errors import CompressionError
+
+    with suppress(CompressionError):
+        half: nn.Module = rankscope.compress(model.build(), SHARES[0], example=model.example).model
+        return half
+    more: nn.Module = rankscope.compress(model.build(), SHARES[1], example=model.example).model
+    return more

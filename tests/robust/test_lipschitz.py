@@ -116,6 +116,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_no_jacobian_is_above_the_bound(name: str) -> None:
     torch.manual_seed(0)
@@ -165,6 +166,7 @@ def test_constants_are_those_of_theory(
     assert steepest(model, shape) <= constant * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_norm_preserving_networks_have_constant_1() -> None:
     torch.manual_seed(0)
     inner = nn.Sequential(OrthogonalConv2d(2, 2, 3), MaxMin(), OrthogonalConv2d(2, 2, 3))
@@ -194,7 +196,8 @@ def test_an_exported_kernel_scaled_by_3_is_measured_as_3() -> None:
     assert bound.steps[0].constants[0] == pytest.approx(3.0, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=15)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=6)
 @given(seed=st.integers(0, 2**16), classes=st.integers(2, 5), scale=st.floats(1.5, 8.0))
 def test_differences_of_outputs_have_the_constants_of_rows(
     seed: int, classes: int, scale: float
@@ -239,7 +242,7 @@ def test_other_last_operations_have_root_2_times_the_constant() -> None:
         (
             nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
             (3, 4),
-            r"scaled_dot_product_attention \(in self_attn\): attention: it multiplies",
+            r"attention_scores \(in self_attn\): it multiplies",
         ),
         (
             nn.GRU(4, 4, batch_first=True),
@@ -249,15 +252,14 @@ def test_other_last_operations_have_root_2_times_the_constant() -> None:
         (
             Calls(lambda _, x: functional.scaled_dot_product_attention(x, x, x)),
             (3, 4),
-            "attention: it multiplies values",
+            r"attention_scores \(.*\): it multiplies values .* use the method intervals",
         ),
-        (nn.LayerNorm(4), (4,), r"layer_norm \(.*\): it divides by the deviation"),
         (nn.GroupNorm(2, 4), (4, 2), "it divides by the deviation"),
         (Calls(lambda p, x: p["a"](x, x), a=nn.Bilinear(4, 4, 2)), (4,), "it multiplies values"),
         (Calls(lambda _, x: x * x), (4,), r"mul \(.*\): both sides depend on the input"),
         (Calls(lambda _, x: 1 / (1 + x.abs())), (4,), "divides by a value that depends"),
-        (Calls(lambda _, x: x @ x.mT), (4, 4), "only a product with a fixed matrix"),
-        (Calls(lambda _, x: functional.linear(x, x)), (4,), "out of a batch of 2"),
+        (Calls(lambda _, x: x @ x.mT), (4, 4), "it multiplies values that both depend"),
+        (Calls(lambda _, x: functional.linear(x, x)), (4,), "takes samples together"),
         (Calls(lambda _, x: x.clamp(min=x.flip(1))), (4,), "its limits depend on the input"),
         (Calls(lambda _, x: torch.where(x > 0, x, -x)), (4,), "constant is not known here"),
         (nn.BatchNorm2d(3, track_running_stats=False), (3, 4, 4), "it takes samples together"),

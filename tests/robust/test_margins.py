@@ -19,7 +19,7 @@ def test_radii_are_margins_over_root_2_times_the_constant() -> None:
     assert found.tolist() == pytest.approx([2 / math.sqrt(2), 0.0], rel=1e-5)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=6)
 @given(seed=st.integers(0, 2**16), classes=st.integers(2, 5))
 def test_linear_classifiers_get_their_exact_radii(seed: int, classes: int) -> None:
     """The distance to the nearest of the planes f_y = f_i."""

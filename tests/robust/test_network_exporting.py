@@ -1,44 +1,39 @@
 """Networks of all parts go through PyTorch's compiler and exporter."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
-
-from rankscope.networks.catalogue import build
-
-_COMPILED = """
-import torch
 from torch import nn
-from rankscope.robust.norm_preserving import HouseholderActivation
-from rankscope.robust.norm_preserving import NormalizedLinear
-from rankscope.robust.norm_preserving import OrthogonalLinear
-from rankscope.robust.norm_preserving import NormPreservingPool
-from rankscope.robust.norm_preserving import InputScaling
-from rankscope.robust.norm_preserving import ConcatenativeSkip, ConvexSkip
-from rankscope.robust.norm_preserving import GroupSort, MaxMin
 
-model = nn.Sequential(
-    InputScaling((0.5,) * 4),
-    ConvexSkip(MaxMin()),
-    ConcatenativeSkip(GroupSort(2)),
-    NormPreservingPool(2),
-    nn.Flatten(),
-    OrthogonalLinear(16, 8),
-    HouseholderActivation(8),
-    NormalizedLinear(8, 3),
-).eval()
-images = torch.rand(2, 4, 4, 4)
-compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-torch.testing.assert_close(compiled(images), model(images))
-"""
+from rankscope.networks import build
+from rankscope.robust import (
+    ConcatenativeSkip,
+    ConvexSkip,
+    GroupSort,
+    HouseholderActivation,
+    InputScaling,
+    MaxMin,
+    NormalizedLinear,
+    NormPreservingPool,
+    OrthogonalLinear,
+)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compilable")
 def test_all_parts_compile_as_one_graph() -> None:
-    # In a process of its own: the compiler cannot read the type checks of a test run.
-    subprocess.run([sys.executable, "-c", _COMPILED], check=True)
+    model = nn.Sequential(
+        InputScaling((0.5,) * 4),
+        ConvexSkip(MaxMin()),
+        ConcatenativeSkip(GroupSort(2)),
+        NormPreservingPool(2),
+        nn.Flatten(),
+        OrthogonalLinear(16, 8),
+        HouseholderActivation(8),
+        NormalizedLinear(8, 3),
+    ).eval()
+    images = torch.rand(2, 4, 4, 4)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(images), model(images))
 
 
 @pytest.mark.slow

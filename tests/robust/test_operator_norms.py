@@ -114,6 +114,7 @@ def test_orthogonal_layers_have_norm_one_and_a_scaled_export_does_not() -> None:
     assert abs(operator_norm(plain, (8, 64, 64)).lower - 3) < 1e-4
 
 
+@pytest.mark.slow
 def test_orthogonal_as_torch_parametrizes_it_is_not_orthogonal() -> None:
     torch.manual_seed(0)
     layer = torch.nn.utils.parametrizations.orthogonal(nn.Conv2d(8, 8, 3, padding=1))

@@ -1,7 +1,5 @@
 import copy
 import itertools
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -159,19 +157,12 @@ def test_it_is_exported() -> None:
     torch.testing.assert_close(exported(inputs), layer(inputs))
 
 
-_COMPILED = """
-import torch
-from rankscope.robust.orthogonal import OrthogonalConv2d
-
-layer, inputs = OrthogonalConv2d(4, 4, 3).eval(), torch.randn(2, 4, 6, 6)
-compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-torch.testing.assert_close(compiled(inputs), layer(inputs))
-"""
-
-
+@pytest.mark.slow
+@pytest.mark.usefixtures("compilable")
 def test_it_compiles_as_one_graph() -> None:
-    # In a process of its own: the compiler cannot read the type checks of a test run.
-    subprocess.run([sys.executable, "-c", _COMPILED], check=True)
+    layer, inputs = OrthogonalConv2d(4, 4, 3).eval(), torch.randn(2, 4, 6, 6)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(inputs), layer(inputs))
 
 
 def test_what_a_reader_sees() -> None:

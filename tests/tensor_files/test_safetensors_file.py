@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from rankscope.errors import ModelFileError
-from rankscope.tensor_files.safetensors_file import SafetensorsFile
+from rankscope.tensor_files import SafetensorsFile
 
 DTYPES = [
     *(torch.bool, torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32, torch.int64),
@@ -105,7 +105,7 @@ READ_WITH_LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
 import numpy, torch
-from rankscope.tensor_files.safetensors_file import SafetensorsFile
+from rankscope.tensor_files import SafetensorsFile
 
 torch.ones(64, 64) @ torch.ones(64, 64)
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from rankscope.errors import ModelFileError
-from rankscope.tensor_files.safetensors_file import SafetensorsFile
+from rankscope.tensor_files import SafetensorsFile
 from rankscope.tensor_files.sources import ITEM_BYTES
 
 

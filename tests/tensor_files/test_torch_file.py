@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import ModelFileError
-from rankscope.tensor_files.sources import TensorEntry
-from rankscope.tensor_files.torch_file import TorchFile
+from rankscope.tensor_files import TensorEntry, TorchFile
 
 
 class Malicious:

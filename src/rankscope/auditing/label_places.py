@@ -66,7 +66,7 @@ def place_labels(
         points: in pixels.
         sizes: width and height of each label, in pixels.
         frame: where labels may lie.
-        gap: distance of a label from its point, and room around points, in pixels.
+        gap: distance of a label from its point, and space around points, in pixels.
         obstacles: what labels should not lie on.
 
     Example:

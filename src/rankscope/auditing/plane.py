@@ -266,7 +266,7 @@ class Plane:
         *,
         is_left: bool,
     ) -> Iterator[Label]:
-        """The name of one side, beside the law where there is room; none if there is none."""
+        """The name of one side, beside the law where there is space; none if there is none."""
         width, height = _text_size(*text)
         frame = axes.frame
         for share in HEIGHTS:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import cast
@@ -23,6 +22,7 @@ from rankscope.auditing.spectra import (
 )
 from rankscope.auditing.tensors import MatrixRow, TensorRow, layer_of, part_of
 from rankscope.errors import SizeError
+from rankscope.modes import one_thread
 from rankscope.progress import Progress, Report, ignore
 from rankscope.tensor_files.sources import TensorEntry, TensorSource
 
@@ -218,7 +218,7 @@ def audit_weights(
     audited = _Audit(source, configuration, options)
     rows: list[TensorRow] = []
     for done, entry in enumerate(source.entries, start=1):
-        with _one_thread():
+        with one_thread():
             row = audited.row(entry)
         rows.append(row)
         # What is tied has no entry of its own, but a name that people look for.
@@ -228,20 +228,6 @@ def audit_weights(
         )
         report(Progress("tensors", done, len(source.entries)))
     return tuple(rows)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Beside other work, two threads in LAPACK wait for each other: 114 s instead of 11 s.
-
-    Measured on a BERT-base on two busy cores; one thread is fast enough when they are idle.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Audit:

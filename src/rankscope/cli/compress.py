@@ -1,6 +1,7 @@
 """`rankscope compress`: a smaller model under one budget, or the plan for it."""
 
 import json
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,13 +17,16 @@ if TYPE_CHECKING:
     from rankscope.models import Model
 
 REPORT = "report.json"
+REPAIR_SEQUENCES = 4096  # of a text, at most
+EXPORTED = {"onnx": "model.onnx", "torch": "model.pt2"}
 
 
 def run(
     model: Annotated[
         str,
         typer.Argument(
-            help="package.module:factory, or a built-in network (resnet32, minilm, digits, …).",
+            help="A folder as Hugging Face writes it, package.module:factory, or a built-in "
+            "network (resnet32, minilm, digits, …).",
             show_default=False,
         ),
     ],
@@ -53,6 +57,17 @@ def run(
             ".safetensors or .npz file of inputs.",
         ),
     ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(help="Score errors on a text in UTF-8, cut by the folder's tokenizer."),
+    ] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="loss",
+            help="What an error counts for: weights, activations, fisher or loss; with data, loss.",
+        ),
+    ] = None,
     example: Annotated[
         str | None,
         typer.Option("--input", metavar="1,3,32,32", help="Shape of one batch, to count flops."),
@@ -68,6 +83,23 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME", help="Leave this module alone; * for any part of a name."),
     ] = None,
+    repair: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="Train the compressed model for so long on the data or the text, to give what "
+            "the original gives; a run that was ended goes on when it is called again.",
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="loky", help="Spread candidates and losses: threading, loky, ray or dask."
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="How many workers; all cores if not given.")] = (
+        None
+    ),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan, and print it.")] = False,
     output: Annotated[
         Path | None,
@@ -75,25 +107,27 @@ def run(
             "--output", "-o", help="Write model.safetensors and plan.json into this folder."
         ),
     ] = None,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            metavar="onnx", help="Also write a file that runs without Rankscope: onnx or torch."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Choose a format and ranks for every weight, all under one budget, and write the model."""
-    if output is None and not dry_run:
-        raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
-    if output is not None and not dry_run:
-        require_writable(output, is_folder=True)
+    _check_request(output, export, repair, dry_run=dry_run, has_inputs=(data, text) != (None, None))
     unit, second, chosen = _read_unit(by), _read_also(also), _read_formats(formats)
-    from rankscope.compression.applying import carry_out
-    from rankscope.compression.compressing import scoring_on
     from rankscope.compression.plan import Budget
     from rankscope.compression.planning import Tolerance, plan_compression
-    from rankscope.networks.samples import read_calibration
+    from rankscope.workers import Workers
 
     opened = _open(model, weights, data, example)
     network, remarks = _network(opened, may_be_untrained=dry_run)
-    calibration = None if data is None else read_calibration(data, data_set=opened.data_set)
+    calibration = _calibration(opened, network, data, text)
     batch = calibration[0] if calibration and example is None else _example(opened)
-    scoring = scoring_on(calibration)
+    workers = Workers(backend or "sequential", jobs)
+    scoring = _scoring(scores, calibration, workers)
     with console.reporting("planning") as report:
         plan = plan_compression(
             network,
@@ -103,13 +137,16 @@ def run(
             scores=scoring,
             bits=_read_bits(bits),
             leave=leave or (),
+            workers=workers,
             report=report,
         )
     plan = replace(plan, notes=(*remarks, *plan.notes))
     measured = None
     if output is not None and not dry_run:
-        compressed = carry_out(network, plan, scores=scoring, example=batch)
-        measured = _write(compressed, network, output, (opened, data, batch))
+        compressed = _compressed(network, plan, scoring, batch)
+        if repair is not None:
+            _repair(opened, network, compressed, (data, text), repair, output)
+        measured = _write(compressed, network, output, (opened, data, batch), export)
         plan = compressed.plan
     if as_json:
         console.print_json(plan.to_dict())
@@ -118,6 +155,24 @@ def run(
     if measured is not None:
         _print_measured(measured)
         print(output)
+
+
+def _check_request(
+    output: Path | None,
+    export: str | None,
+    repair: float | None,
+    *,
+    dry_run: bool,
+    has_inputs: bool,
+) -> None:
+    if output is None and not dry_run:
+        raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
+    if output is not None and not dry_run:
+        require_writable(output, is_folder=True)
+    if export is not None:
+        choose("--export", export, EXPORTED)
+    if repair is not None and not has_inputs:
+        raise RequestError("--repair trains on inputs: give them with --data or --text.")
 
 
 def _open(model: str, weights: Path | None, data: str | None, example: str | None) -> "Model":
@@ -151,21 +206,158 @@ def _example(opened: "Model") -> Any:
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
+def _calibration(opened: "Model", network: Any, data: str | None, text: Path | None) -> Any:
+    """Batches of the data or the text that was given, as the model takes them; None without."""
+    if text is None:
+        from rankscope.networks.samples import read_calibration
+
+        return None if data is None else read_calibration(data, data_set=opened.data_set)
+    if data is not None:
+        raise RequestError("compress: --data and --text were both given; give one of them.")
+    if opened.folder is None:
+        raise RequestError(
+            f"--text is cut by the tokenizer of a folder of Hugging Face, but {opened.name!r} is a "
+            f"{opened.kind}; give inputs with --data."
+        )
+    from rankscope.hf import read_tokens
+
+    return read_tokens(opened.folder, text, network)
+
+
+def _scoring(scores: str | None, calibration: Any, workers: Any) -> Any:
+    """What errors are scored on; without a wish the best that the data allow."""
+    from rankscope.compression.calibration import Activations, Fisher
+    from rankscope.compression.loss_scores import Loss
+    from rankscope.compression.scores import Weights
+
+    known: dict[str, Any] = {
+        "weights": lambda batches: Weights(),
+        "activations": Activations,
+        "fisher": lambda batches: Fisher(_loss, batches),
+        "loss": lambda batches: Loss(batches, workers=workers),
+    }
+    name = scores or ("weights" if calibration is None else "loss")
+    make = choose("--scores", name, known)
+    if calibration is None and name != "weights":
+        raise RequestError(f"--scores {name} needs inputs: give them with --data or --text.")
+    return make(calibration)
+
+
+def _compressed(network: Any, plan: Any, scoring: Any, batch: Any) -> Any:
+    from rankscope.compression.applying import carry_out
+
+    with console.reporting("factorizing") as report:
+        return carry_out(network, plan, scores=scoring, example=batch, report=report)
+
+
+def _repair(
+    opened: "Model",
+    dense: Any,
+    compressed: Any,
+    source: tuple[str | None, Path | None],
+    minutes: float,
+    output: Path,
+) -> None:
+    """Train the compressed model in place; checkpoints stand beside the output until it is done."""
+    import shutil
+
+    import torch
+
+    from rankscope.compression.recovering import TokenModel, repair_model
+    from rankscope.networks.batches import TensorData
+    from rankscope.networks.datasets import load_data_set
+
+    data, text = source
+    folder = output.parent / f"{output.name}.repair"
+    settings: dict[str, Any] = {"minutes": minutes, "folder": folder}
+    with console.reporting("repairing") as report:
+        settings["progress"] = report
+        if text is not None:
+            from rankscope.hf import read_tokens
+
+            assert opened.folder is not None, "a text was already cut by its tokenizer"
+            batches = read_tokens(opened.folder, text, dense, sequences=REPAIR_SEQUENCES)
+            tokens = torch.cat([batch["input_ids"] for batch in batches])
+            models = TokenModel(dense), TokenModel(compressed.model)
+            repair_model(*models, TensorData(tokens), learning_rate=2e-4, batch_size=4, **settings)
+        else:
+            assert data is not None
+            if opened.data_set is not None and (data == opened.data_set or Path(data).is_dir()):
+                samples = load_data_set(
+                    opened.data_set, None if data == opened.data_set else Path(data)
+                ).train
+            else:
+                samples = TensorData(torch.cat(_calibration(opened, dense, data, None)))
+            repair_model(dense, compressed.model, samples, **settings)
+    shutil.rmtree(folder)
+
+
+def _loss(network: Any, batch: Any) -> Any:
+    """The cross entropy of a model's predictions with the classes it thinks most likely."""
+    from torch import Tensor
+    from torch.nn import functional
+
+    from rankscope.compression.scores import run as run_model
+
+    output = run_model(network, batch)
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor) or logits.ndim < 2:
+        raise RequestError("--scores fisher needs a model that gives scores of classes (logits).")
+    rows = logits.flatten(0, -2)
+    return functional.cross_entropy(rows, rows.detach().argmax(dim=-1))
+
+
 def _write(
-    compressed: Any, dense: Any, output: Path, request: "tuple[Model, str | None, Any]"
+    compressed: Any,
+    dense: Any,
+    output: Path,
+    request: "tuple[Model, str | None, Any]",
+    export: str | None,
 ) -> Any:
     """Save the model and its plan, then measure it beside the dense one, and write that down."""
     from rankscope.compression.compressing import report_on
+
+    opened, data, example = request
+    with tempfile.TemporaryDirectory() as beside:
+        exported = _export(compressed, dense, example, export, Path(beside))
+        _save(compressed, dense, output, opened, example)
+        if exported is not None:
+            write_atomically(output / exported.name, exported.read_bytes())
+    scorer = _scorer(data, opened.data_set)
+    # A language model takes its time: one sequence, few times.
+    speed: Any = {} if opened.folder is None else {"batch_sizes": (1,), "repeats": 3}
+    measured = report_on(dense, compressed, example=example, scorer=scorer, **speed)
+    write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
+    return measured
+
+
+def _save(compressed: Any, dense: Any, output: Path, opened: "Model", example: Any) -> None:
+    if opened.folder is not None:
+        from rankscope.hf import save_folder
+
+        save_folder(compressed, output, source=opened.folder, example=example)
+        return
     from rankscope.compression.saving import save
     from rankscope.networks.catalogue import BUILT_IN
 
-    opened, data, example = request
     built_in = opened.name if opened.name in BUILT_IN else None
     save(compressed, output, built_in=built_in, dense=dense, example=example)
-    scorer = _scorer(data, opened.data_set)
-    measured = report_on(dense, compressed, example=example, scorer=scorer)
-    write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
-    return measured
+
+
+def _export(
+    compressed: Any, dense: Any, example: Any, kind: str | None, folder: Path
+) -> Path | None:
+    """The file for other runtimes, checked; None if nobody asked for one."""
+    if kind is None:
+        return None
+    from rankscope.compression.exporting import OnnxExporter, TorchExporter, export
+
+    if example is None:
+        raise RequestError("--export needs an example: give inputs with --data or --input.")
+    exporter = OnnxExporter() if kind == "onnx" else TorchExporter()
+    path = folder / EXPORTED[kind]
+    export(compressed.model, example, path, exporter, dense=dense)
+    return path
 
 
 def _scorer(data: str | None, data_set: str | None) -> Any:

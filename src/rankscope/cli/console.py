@@ -47,7 +47,7 @@ def inert_output() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """After whoever read standard output has gone: let nothing more be written, nor complained."""
+    """Discard all further output once the reader of standard output has closed it."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # it is no file, or closed already

@@ -1,14 +1,18 @@
-"""`rankscope experiment list | run | show`: tables that anyone can compute again."""
+"""`rankscope experiment list | run | show | campaign`: tables that anyone can compute again."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankscope.cli import console
 from rankscope.cli.options import Json
 
-app = typer.Typer(help="Compute the tables of the documentation again: list, run, show.")
+if TYPE_CHECKING:
+    from rankscope.lab.experiments.campaign import Campaign, Standing
+
+app = typer.Typer(help="Compute the tables of the documentation again: list, run, show, campaign.")
 
 
 @app.command("list")
@@ -74,6 +78,45 @@ def run_one(
     with console.reporting(name) as report:
         run_experiment(experiment, output, options, report=report)
     _print_results(output, as_json=as_json)
+
+
+@app.command("campaign")
+def run_campaign(
+    file: Annotated[Path, typer.Argument(help="TOML or JSON: experiments with their options.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder with a folder of results for each.")
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with the data; else RANKSCOPE_DATA names one, or several."),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only say what is left, and how long it takes.")
+    ] = False,
+) -> None:
+    """Compute the rows of many experiments at low priority; started again, it goes on."""
+    from rankscope.lab.experiments.campaign import Campaign, read_campaign
+
+    campaign = Campaign(read_campaign(file), output, data)
+    standings = campaign.standings()
+    for standing in standings:
+        print(standing)
+    print(_left(standings), flush=True)
+    if show:
+        return
+    with console.reporting("campaign") as report:
+        campaign.run(report=report, on_row=_print_row)
+
+
+def _print_row(name: str, campaign: "Campaign") -> None:
+    print(f"{name}; {_left(campaign.standings())}", flush=True)
+
+
+def _left(standings: "Sequence[Standing]") -> str:
+    rows = sum(standing.left for standing in standings)
+    hours = sum(standing.seconds_left for standing in standings) / 3600
+    exact = all(standing.is_measured for standing in standings if standing.left)
+    return f"{rows:,} rows left, {'about' if exact else 'at most'} {hours:.1f} h of one core"
 
 
 @app.command("show")

@@ -128,6 +128,8 @@ def _annotation(option: Option) -> Any:
     name = f"--{option.word}"
     if option.is_flag:
         return Annotated[bool, typer.Option(name, help=option.description)]
+    if option.words:
+        return Annotated[str | None, typer.Option(name, metavar="WORD", help=option.description)]
     if option.levels == 0:
         return Annotated[
             int | None, typer.Option(name, help=option.description, show_default=False)

@@ -1,16 +1,18 @@
 """Apply a plan to a model: every planned weight becomes a factorized layer."""
 
 import copy
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from rankscope.compression.anchoring import Target
 from rankscope.compression.candidates import factorize
 from rankscope.compression.plan import Plan, Row
 from rankscope.compression.scores import Batch, Scoring, Weights, relative_error
-from rankscope.compression.sites import Site, parts_of, read_sites
+from rankscope.compression.sites import Site, as_linear, parts_of, read_sites
 from rankscope.compression.usage import run_example
 from rankscope.errors import CompressionError
 from rankscope.factorize.attention import FactorizedMultiheadAttention
@@ -21,12 +23,13 @@ from rankscope.factorize.convolution import (
     FactorizedConv2d,
 )
 from rankscope.factorize.cores import BITS, CoreStore
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
-from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
+from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear, layer_sharing
 from rankscope.factorize.projected_attention import split_projections
 from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, split_weights
 from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
 
 # --- Factorized modules with cores of zeros, into which those of a file are loaded ----------------
 
@@ -54,6 +57,24 @@ def blank(module: nn.Module, rows: Mapping[str, Row]) -> nn.Module:
     return _single(module, rows["weight"])
 
 
+def blank_layers(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, nn.Module]:
+    """The factorized form of every module of which a plan compresses a weight, by its name.
+
+    Args:
+        model: dense, perhaps on the meta device; left as it is.
+        chosen: rows of the plan that have a format, by their names.
+
+    Raises:
+        CompressionError: if the plan is for another model.
+        LayerError: if ranks are none that a weight can have.
+    """
+    layers: dict[str, nn.Module] = {}
+    for name, sites in sites_by_module(model, chosen).items():
+        rows = {site.part: chosen[site.name] for site in sites}
+        layers |= layers_of(model, sites[0], blank(model.get_submodule(name), rows))
+    return layers
+
+
 def _single(module: nn.Module, row: Row) -> nn.Module:
     layer: FactorizedConv | FactorizedEmbedding
     format, ranks = _choice(row)
@@ -69,8 +90,7 @@ def _single(module: nn.Module, row: Row) -> nn.Module:
             cores = _zeros(module.weight, shape, format, ranks)
             layer = FactorizedEmbedding(cores, shape, format, ranks, padding_idx=module.padding_idx)
         case _:
-            assert isinstance(module, nn.Linear)  # the last of the classes that are sites
-            return _linear(module, row)
+            return _linear(as_linear(module), row)
     _quantize(layer.cores, row)
     return layer
 
@@ -85,7 +105,7 @@ def _linear(linear: nn.Linear, row: Row) -> FactorizedLinear:
 
 
 def _choice(row: Row) -> tuple[Format, Ranks]:
-    return FORMATS[row.format or ""], row.ranks
+    return STORED_FORMATS[row.format or ""], row.ranks
 
 
 def _zeros(
@@ -129,6 +149,11 @@ def with_replaced(model: nn.Module, layers: Mapping[str, nn.Module]) -> nn.Modul
         id(model.get_submodule(name)): layer for name, layer in layers.items()
     }
     replaced = set(replacements)
+    for name, layer in layers.items():
+        # A bias may also be that of a module which is copied.
+        before, after = (getattr(each, "bias", None) for each in (model.get_submodule(name), layer))
+        if isinstance(before, nn.Parameter) and isinstance(after, nn.Parameter):
+            replacements[id(before)] = after
     changed = {
         name
         for name, module in model.named_modules()
@@ -170,7 +195,12 @@ def apply_plan(
 
 
 def carry_out(
-    model: nn.Module, plan: Plan, *, scores: Scoring | None = None, example: Batch | None = None
+    model: nn.Module,
+    plan: Plan,
+    *,
+    scores: Scoring | None = None,
+    example: Batch | None = None,
+    report: Report = ignore,
 ) -> Compressed:
     """See `apply_plan`; also gives the plan with the errors that were actually made.
 
@@ -183,24 +213,76 @@ def carry_out(
             f"The plan was scored on {plan.scoring}, but scores are those of {scoring.name}; "
             "pass the scoring that it was made with."
         )
+    is_of_transformers = _is_of_transformers(model)
+    if is_of_transformers and getattr(model, "hf_quantizer", None) is not None:
+        raise CompressionError(
+            f"{type(model).__name__} is compressed or quantized already; compress the dense model."
+        )
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     sites = sites_by_module(model, chosen)
-    layers: dict[str, nn.Module] = {}
-    errors: dict[str, float] = {}
-    for name, group in sites.items():
-        error_norms = {site.part: scoring.error_norm(site.name) for site in group}
-        rows = {site.part: chosen[site.name] for site in group}
-        layer = factorize(model.get_submodule(name), rows, error_norms)
-        layers[name] = layer
-        rebuilt = {part.name: part.weight for part in parts_of(layer.to_dense())}
-        for site in group:
-            error_norm = error_norms[site.part]
-            errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+    layers, errors = _factorize_sites(model, sites, chosen, scoring, report)
     compressed = with_replaced(model, layers)
+    if example is None and is_of_transformers:
+        from rankscope.compression.hugging_face import tried_inputs
+
+        example = tried_inputs(model)
     if example is not None:
         _check_outputs(model, compressed, example)
-    made = tuple(replace(row, error=errors.get(row.name, row.error)) for row in plan.rows)
-    return Compressed(compressed, replace(plan, rows=made))
+    final_rows = tuple(replace(row, error=errors.get(row.name, row.error)) for row in plan.rows)
+    made = replace(plan, rows=final_rows)
+    if layers and is_of_transformers:
+        from rankscope.compression.hugging_face import attach
+
+        attach(compressed, made)
+    return Compressed(compressed, made)
+
+
+def _is_of_transformers(model: nn.Module) -> bool:
+    # Who has such a model has loaded transformers; nobody else should.
+    package = sys.modules.get("transformers")
+    return package is not None and isinstance(model, package.PreTrainedModel)
+
+
+def layers_of(model: nn.Module, site: Site, layer: nn.Module) -> dict[str, nn.Module]:
+    """The factorized module of a site, and those of the modules that share its weight."""
+    layers = {site.module_name: layer}
+    for name in site.also:
+        module = model.get_submodule(name)
+        assert isinstance(layer, FactorizedLinear | FactorizedEmbedding), "what can be tied"
+        assert isinstance(module, nn.Linear | nn.Embedding), "what can be tied"
+        layers[name] = layer_sharing(module, layer)
+    return layers
+
+
+def _factorize_sites(
+    model: nn.Module,
+    sites: Mapping[str, Sequence[Site]],
+    chosen: Mapping[str, Row],
+    scoring: Scoring,
+    report: Report,
+) -> tuple[dict[str, nn.Module], dict[str, float]]:
+    """Factorized layers by the name of the module they replace, and errors by that of the site."""
+    layers: dict[str, nn.Module] = {}
+    errors: dict[str, float] = {}
+    anchoring = scoring.anchoring(model, list(sites))
+    levels = [list(sites)] if anchoring is None else anchoring.levels
+    for done, level in enumerate(levels, start=1):
+        targets = {} if anchoring is None else anchoring.targets(level)
+        for name in level:
+            error_norms = {site.part: scoring.error_norm(site.name) for site in sites[name]}
+            rows = {site.part: chosen[site.name] for site in sites[name]}
+            target = targets.get(name, Target(model.get_submodule(name), {}))
+            layer = factorize(target.module, rows, {**error_norms, **target.error_norms})
+            layers |= layers_of(model, sites[name][0], layer)
+            dense = layer.to_dense()
+            if anchoring is not None:
+                anchoring.put(name, dense)
+            rebuilt = {part.name: part.weight for part in parts_of(dense)}
+            for site in sites[name]:
+                error_norm = error_norms[site.part]
+                errors[site.name] = relative_error(site.weight, rebuilt[site.part], error_norm)
+        report(Progress("factors", done, len(levels)))
+    return layers, errors
 
 
 def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, list[Site]]:
@@ -219,9 +301,9 @@ def sites_by_module(model: nn.Module, chosen: Mapping[str, Row]) -> dict[str, li
                 f"{name}: the plan is for a weight of shape {tuple(row.shape)}, the model has "
                 f"{site.stored_shape}; make a plan for this model."
             )
-        if row.format not in FORMATS:
+        if row.format not in STORED_FORMATS:
             raise CompressionError(
-                f"{name}: unknown format {row.format!r}; there are {', '.join(FORMATS)}."
+                f"{name}: unknown format {row.format!r}; there are {', '.join(STORED_FORMATS)}."
             )
         by_module.setdefault(site.module_name, []).append(site)
     return by_module

@@ -3,7 +3,7 @@
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar, TypeVar
 
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from rankscope.compression.scores import Batch, ErrorNorm, Scoring, SecondMoments, run
-from rankscope.compression.sites import Site, parts_of, read_sites
+from rankscope.compression.sites import Site, is_transposed_linear, parts_of, read_sites
 from rankscope.errors import CompressionError
 from rankscope.modes import all_trainable, inference
+from rankscope.progress import Report, ignore
 
 # --- Runs a model on calibration data, and says where they do not fit -----------------------------
 
@@ -210,20 +211,42 @@ class Observer(ABC):
         """The error norm of each part of the module; None for a part that no data reached."""
 
 
-class VectorInputs(Observer):
-    """The inputs of a linear map, all positions alike."""
+class InputObserver(Observer):
+    """Keeps the second moments of the vectors that each weight of a module is multiplied with."""
 
-    def __init__(self, module: nn.Linear) -> None:
-        self._moments = SecondMoments(module.in_features)
+    def __init__(self) -> None:
+        self._moments: dict[str, SecondMoments] = {}
+
+    @abstractmethod
+    def vectors(self, arguments: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
+        """Parts of the module, and the vectors (groups, count, size) that enter them in a call."""
 
     def see(self, arguments: Mapping[str, object]) -> None:
-        self._moments.add(_rows(_tensor(arguments, "input")))
+        for part, vectors in self.vectors(arguments):
+            groups, _, size = vectors.shape
+            self._moments.setdefault(part, SecondMoments(size, groups)).add(vectors)
 
     def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
-        return {"weight": error_norm_of(self._moments, ridge, who=who)}
+        several = len(self._moments) > 1
+        return {
+            part: error_norm_of(moments, ridge, who=f"{who}, {part}" if several else who)
+            for part, moments in self._moments.items()
+        }
 
 
-class ChannelInputs(Observer):
+class VectorInputs(InputObserver):
+    """The inputs of a linear map, all positions alike."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        # The `Conv1D` of transformers calls its input x.
+        self._name = "x" if is_transposed_linear(module) else "input"
+
+    def vectors(self, arguments: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
+        yield "weight", _rows(_tensor(arguments, self._name))
+
+
+class ChannelInputs(InputObserver):
     """The channels of a convolution's inputs, over all positions, each group apart.
 
     What neighbouring positions have in common, and zeros that are padded, are not counted: the
@@ -231,17 +254,13 @@ class ChannelInputs(Observer):
     """
 
     def __init__(self, module: nn.Conv1d | nn.Conv2d) -> None:
+        super().__init__()
         self._groups = module.groups
         self._channel = -1 - len(module.kernel_size)
-        self._moments = SecondMoments(module.in_channels // module.groups, module.groups)
 
-    def see(self, arguments: Mapping[str, object]) -> None:
+    def vectors(self, arguments: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
         channels = _tensor(arguments, "input").movedim(self._channel, 0)
-        num_channels = len(channels) // self._groups
-        self._moments.add(channels.reshape(self._groups, num_channels, -1).mT)
-
-    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
-        return {"weight": error_norm_of(self._moments, ridge, who=who)}
+        yield "weight", channels.reshape(self._groups, len(channels) // self._groups, -1).mT
 
 
 class LookedUp(Observer):
@@ -264,7 +283,7 @@ class LookedUp(Observer):
         return {"weight": ErrorNorm(rows=frequencies.sqrt())}
 
 
-class AttentionInputs(Observer):
+class AttentionInputs(InputObserver):
     """The inputs of the four projections of an attention layer; keys that are masked are left out.
 
     The output projection's inputs are the heads' outputs, side by side: a copy of the layer whose
@@ -272,25 +291,21 @@ class AttentionInputs(Observer):
     """
 
     def __init__(self, module: nn.MultiheadAttention) -> None:
+        super().__init__()
         self._batch_first = module.batch_first
         self._heads = copy.deepcopy(module).eval()
         out = self._heads.out_proj
         out.weight.data = torch.eye(module.embed_dim).to(out.weight)
         if out.bias is not None:
             out.bias.data = torch.zeros_like(out.bias)
-        sizes = {"query": module.embed_dim, "key": module.kdim, "value": module.vdim}
-        self._moments = {
-            name: SecondMoments(size) for name, size in {**sizes, "out": module.embed_dim}.items()
-        }
 
-    def see(self, arguments: Mapping[str, object]) -> None:
+    def vectors(self, arguments: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
         seen = self._seen_keys(arguments.get("key_padding_mask"))
         for name in ("query", "key", "value"):
             inputs = _tensor(arguments, name)
-            rows = inputs if seen is None or name == "query" else inputs[seen]
-            self._moments[name].add(_rows(rows))
+            yield name, _rows(inputs if seen is None or name == "query" else inputs[seen])
         heads, _ = self._heads(**arguments)
-        self._moments["out"].add(_rows(heads))
+        yield "out", _rows(heads)
 
     def _seen_keys(self, mask: object) -> Tensor | None:
         if not isinstance(mask, Tensor):
@@ -298,38 +313,22 @@ class AttentionInputs(Observer):
         seen = ~mask if mask.dtype == torch.bool else ~torch.isneginf(mask)
         return seen if self._batch_first or seen.ndim == 1 else seen.mT
 
-    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
-        return {
-            name: error_norm_of(moments, ridge, who=f"{who}, {name}")
-            for name, moments in self._moments.items()
-        }
 
-
-class RecurrentInputs(Observer):
+class RecurrentInputs(InputObserver):
     """The inputs and the states that enter each layer and direction of an LSTM or a GRU."""
 
     def __init__(self, module: nn.LSTM | nn.GRU) -> None:
+        super().__init__()
         self._layers = RecurrentLayers(module)
-        self._moments = {
-            name: SecondMoments(weight.shape[1])
-            for name, weight in module.named_parameters()
-            if name.startswith(("weight_ih", "weight_hh"))
-        }
 
-    def see(self, arguments: Mapping[str, object]) -> None:
+    def vectors(self, arguments: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
         for name, vectors in self._layers.inputs(arguments["input"], arguments.get("hx")):
-            self._moments[name].add(_rows(vectors))
-
-    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
-        return {
-            name: error_norm_of(moments, ridge, who=f"{who}, {name}")
-            for name, moments in self._moments.items()
-        }
+            yield name, _rows(vectors)
 
 
 def observer_of(module: nn.Module) -> Observer | None:
     """The observer that fits a module's class."""
-    observer_class = _OBSERVERS.get(type(module))
+    observer_class = VectorInputs if is_transposed_linear(module) else _OBSERVERS.get(type(module))
     return None if observer_class is None else observer_class(module)
 
 
@@ -398,7 +397,9 @@ class Activations(Scoring):
         self._ridge = ridge
         self._error_norms: dict[str, ErrorNorm | None] = {}
 
-    def prepare(self, model: nn.Module) -> None:
+    def prepare(
+        self, model: nn.Module, *, left: Collection[str] = (), report: Report = ignore
+    ) -> None:
         """Run the batches, and keep the moments of what each site sees.
 
         Raises:
@@ -481,7 +482,9 @@ class Fisher(Scoring):
         self._batches = batches
         self._multipliers: dict[str, float] = {}
 
-    def prepare(self, model: nn.Module) -> None:
+    def prepare(
+        self, model: nn.Module, *, left: Collection[str] = (), report: Report = ignore
+    ) -> None:
         """Sum the squared gradients over the batches.
 
         Raises:

@@ -20,12 +20,12 @@ from rankscope.compression.scores import (
     take_back,
     whiten,
 )
-from rankscope.compression.sites import Site, parts_of
+from rankscope.compression.sites import Site, as_linear, parts_of
 from rankscope.compression.usage import NUM_MEASURED, Call, Stopwatch, flops
 from rankscope.factorize.attention import FactorizedMultiheadAttention
 from rankscope.factorize.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
 from rankscope.factorize.cores import CoreStore, quantize, quantized_bytes
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
 from rankscope.factorize.formats.plain import DENSE
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
@@ -208,7 +208,7 @@ class CandidateGenerator:
 
     def _written(self, task: Task, format: Format, ladder: Sequence[Ranks]) -> Iterator[Candidate]:
         site = task.site
-        multiplier = 1.0 if task.error_norm is None else task.error_norm.multiplier
+        error_norm = task.error_norm or ErrorNorm()
         errors = error_curve(site, format, ladder, task.error_norm)
         seconds = self._seconds(task, format, ladder)
         for bits in self.bits:
@@ -223,7 +223,7 @@ class CandidateGenerator:
                     seconds=time,
                 )
                 yield Candidate(
-                    format.name, ranks, bits or site.bits, costs, total, multiplier * total**2
+                    format.name, ranks, bits or site.bits, costs, total, error_norm.score(total)
                 )
 
     def _seconds(self, task: Task, format: Format, ladder: Sequence[Ranks]) -> list[float]:
@@ -286,7 +286,9 @@ def factorize(
         rows: of a plan, by part of the module; parts without one stay dense.
         error_norms: by part; whitened where the format allows it.
     """
-    choices = {part: (FORMATS[row.format or ""], tuple(row.ranks)) for part, row in rows.items()}
+    choices = {
+        part: (STORED_FORMATS[row.format or ""], tuple(row.ranks)) for part, row in rows.items()
+    }
     dtype = next(module.parameters()).dtype
     # A weight whitened in half precision would lose what whitening brings.
     given = copy.deepcopy(module).to(torch.promote_types(dtype, torch.float32))
@@ -346,8 +348,7 @@ def _from_single(module: nn.Module, format: Format, ranks: Ranks) -> Factorized:
         return convolution.from_dense(module, format, ranks)
     if isinstance(module, nn.Embedding):
         return FactorizedEmbedding.from_dense(module, format, ranks)
-    assert isinstance(module, nn.Linear)  # the last of the classes that are sites
-    return FactorizedLinear.from_dense(module, format, ranks)
+    return FactorizedLinear.from_dense(as_linear(module), format, ranks)
 
 
 def _load(store: CoreStore, cores: Mapping[str, torch.Tensor]) -> None:

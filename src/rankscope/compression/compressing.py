@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from torch import nn
 
 from rankscope.compression.applying import Compressed, carry_out
-from rankscope.compression.calibration import Activations
+from rankscope.compression.loss_scores import Loss
 from rankscope.compression.plan import Budget, Row, Unit
 from rankscope.compression.planning import Tolerance, plan_compression, state_bytes
 from rankscope.compression.scores import Batch, Scoring, Weights
@@ -43,8 +43,9 @@ def compress(  # noqa: PLR0913 - one keyword for each thing that a plan depends 
         model: any module; it stays as it is.
         keep: the share of the model's total that may be kept, also counting what cannot be
             compressed.
-        calibration: batches of real inputs; errors are then those of outputs on them. A scoring
-            is taken as it is. Without, errors are those of the weights.
+        calibration: batches of real inputs; what an error counts for is then the change of the
+            model's outputs on them (see `Loss`). A scoring is taken as it is. Without, errors are
+            those of the weights.
         by: what `keep` is a share of.
         also: a second budget in another unit, such as `Budget(0.5, Unit.LATENCY)`.
         formats: see `plan_compression`.
@@ -75,14 +76,14 @@ def compress(  # noqa: PLR0913 - one keyword for each thing that a plan depends 
         leave=leave,
         report=report,
     )
-    return carry_out(model, plan, scores=scoring, example=example)
+    return carry_out(model, plan, scores=scoring, example=example, report=report)
 
 
 def scoring_on(calibration: Iterable[Batch] | Scoring | None) -> Scoring:
-    """Errors of outputs on batches; a scoring as it is; without anything, of the weights."""
+    """The measured loss on batches; a scoring as it is; without anything, errors of weights."""
     if calibration is None:
         return Weights()
-    return calibration if isinstance(calibration, Scoring) else Activations(calibration)
+    return calibration if isinstance(calibration, Scoring) else Loss(calibration)
 
 
 # --- What compression did to a model: size, work, measured time, errors and scores, as plain data

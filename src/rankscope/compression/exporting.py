@@ -255,6 +255,9 @@ def _use_factor_chains(model: nn.Module) -> nn.Module:
     """A copy in inference mode whose layers all use the factor chain."""
     copied = copy.deepcopy(model).eval()
     for module in copied.modules():
+        configuration: Any = getattr(module, "config", None)
+        if getattr(configuration, "use_cache", None) is True:
+            configuration.use_cache = False  # keys and values for the next call are no tensors
         if hasattr(module, "path") and type(module).__module__.startswith(FACTORIZED_PACKAGE):
             module.path = Path.CHAIN  # type: ignore[assignment]
     for tensor in (*copied.parameters(), *copied.buffers()):

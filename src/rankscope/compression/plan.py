@@ -280,19 +280,22 @@ _ROW = Record(
 )
 _COSTS = Object({"parameters": _COUNT, "flops": _COUNT, "bytes": _COUNT, "seconds": Number()})
 _UNIT = Choice(tuple(Unit))
+_PLAN: dict[str, Any] = {
+    "version": Exactly(PLAN_VERSION),
+    "dense_parameters": _COUNT,
+    "kept_parameters": _COUNT,
+    "keep": Number(),
+    "by": _UNIT,
+    "also": Values(Number(), at_most=1),
+    "dense": _COSTS,
+    "kept": _COSTS,
+    "scoring": Text(),
+    "notes": ListOf(Text()),
+    "layers": ListOf(_ROW),
+}
 _DOCUMENT = Object(
     {
-        "version": Exactly(PLAN_VERSION),
-        "dense_parameters": _COUNT,
-        "kept_parameters": _COUNT,
-        "keep": Number(),
-        "by": _UNIT,
-        "also": Values(Number(), at_most=1),
-        "dense": _COSTS,
-        "kept": _COSTS,
-        "scoring": Text(),
-        "notes": ListOf(Text()),
-        "layers": ListOf(_ROW),
+        **_PLAN,
         "built_in": Optional(Text()),
         "weights": Object({"file": Exactly(WEIGHTS_FILE), "bytes": _COUNT, "sha256": Text()}),
     },
@@ -300,11 +303,21 @@ _DOCUMENT = Object(
 )
 
 
-def _saved_plan(fields: dict[str, Any]) -> SavedPlan:
+def plan_from_dict(document: object, *, who: str) -> Plan:
+    """A plan from what `Plan.to_dict` gives.
+
+    Raises:
+        ModelFileError: if it is anything else; `who` begins the message.
+    """
+    fields = Object(_PLAN, optional=("also",))
+    return read_as(Converted(fields, _plan), document, who=who, error=ModelFileError)
+
+
+def _plan(fields: dict[str, Any]) -> Plan:
     second = None
     for unit, keep in fields.get("also", {}).items():
         second = Budget(keep, inside("also", _UNIT.read, unit))
-    plan = Plan(
+    return Plan(
         rows=fields["layers"],
         budget=Budget(fields["keep"], fields["by"], second),
         dense=Costs(**fields["dense"]),
@@ -312,5 +325,9 @@ def _saved_plan(fields: dict[str, Any]) -> SavedPlan:
         scoring=fields["scoring"],
         notes=fields["notes"],
     )
+
+
+def _saved_plan(fields: dict[str, Any]) -> SavedPlan:
+    plan = _plan(fields)
     checksum = WeightsChecksum(fields["weights"]["bytes"], fields["weights"]["sha256"])
     return SavedPlan(plan, checksum, fields["built_in"])

@@ -9,7 +9,7 @@ scores (squared errors, weighted as the scoring says) add up to the least that t
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
@@ -22,9 +22,11 @@ from rankscope.compression.solver import Choice, CostRow, Option, choose, solve_
 from rankscope.compression.usage import Stopwatch, Usage, observe
 from rankscope.errors import CompressionError
 from rankscope.factorize.cores import BITS
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format
+from rankscope.factorize.formats.plain import DENSE
 from rankscope.progress import Progress, Report, ignore
+from rankscope.workers import Workers
 
 # --- What a model costs in every unit, and how much of it a budget allows -------------------------
 
@@ -133,6 +135,7 @@ class PlanSettings:
     leave: tuple[str, ...] = ()
     measures_latency: bool = False
     num_steps: int = 20
+    workers: Workers = field(default_factory=lambda: Workers("sequential"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,23 +167,31 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
     reading = read_sites(model, leave=settings.leave)
     usage = None if settings.example is None else observe(model, reading.sites, settings.example)
     entries = [_skip_unreached(entry, usage) for entry in reading.entries]
-    settings.scoring.prepare(model)
+    left = [entry.name for entry in entries if isinstance(entry, Uncompressed)]
+    settings.scoring.prepare(model, left=left, report=report)
     stopwatch = Stopwatch() if settings.measures_latency else None
     generator = CandidateGenerator(
         settings.formats, _bits(settings.bits), settings.num_steps, stopwatch
     )
-    listed: list[SiteCandidates | Uncompressed] = []
-    for done, entry in enumerate(entries, start=1):
-        if isinstance(entry, Site):
-            calls = () if usage is None else usage.calls[entry.name]
-            listed.append(
-                generator.candidates_for(
-                    Task(entry, calls, settings.scoring.error_norm(entry.name))
-                )
-            )
-        else:
-            listed.append(entry)
-        report(Progress("weights", done, len(entries)))
+    sites = [entry for entry in entries if isinstance(entry, Site)]
+    tasks = [
+        Task(
+            site,
+            () if usage is None else usage.calls[site.name],
+            settings.scoring.error_norm(site.name),
+        )
+        for site in sites
+    ]
+    # Times measured side by side would be those of a busy machine.
+    workers = Workers("sequential") if settings.measures_latency else settings.workers
+    of_site: dict[str, SiteCandidates] = {}
+    for done, (number, candidates) in enumerate(
+        workers.run(generator.candidates_for, tasks), start=1
+    ):
+        # A worker elsewhere gives back a copy of the site.
+        of_site[sites[number].name] = replace(candidates, site=sites[number])
+        report(Progress("weights", done, len(sites)))
+    listed = [of_site[entry.name] if isinstance(entry, Site) else entry for entry in entries]
     seconds = 0.0
     if stopwatch is not None and settings.example is not None:
         seconds = stopwatch.of_model(model, settings.example)
@@ -191,10 +202,8 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
 
 
 def _skip_unreached(entry: Site | Uncompressed, usage: Usage | None) -> Site | Uncompressed:
-    if usage is None or not isinstance(entry, Site) or entry.module_name in usage.reached:
-        return entry
-    # Its weight may be used without calling it, and then would not be there any more.
-    return entry.uncompressed("not reached by the example: nothing called it")
+    reason = usage.reason_to_leave(entry) if usage and isinstance(entry, Site) else None
+    return entry.uncompressed(reason) if reason and isinstance(entry, Site) else entry
 
 
 def _bits(wanted: Sequence[int]) -> tuple[int | None, ...]:
@@ -310,6 +319,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
     scores: Scoring | None = None,
     bits: Sequence[int] = (),
     leave: Sequence[str] = (),
+    workers: Workers | None = None,
     report: Report = ignore,
 ) -> Plan:
     """Choose a format and ranks for every weight of a model, under one budget.
@@ -324,6 +334,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         bits: 8 and 4 let the cores be stored in so few bits where that is the better use of the
             budget (then the error of quantization is added as an estimate, in squares).
         leave: names of modules or weights to leave alone; `*` stands for any part of a name.
+        workers: who computes the candidates, on more cores or machines; the plan is the same.
         report: called with the progress.
 
     Example:
@@ -341,8 +352,11 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         check_budget(budget, has_example=example is not None)
     elif not 0 <= budget.error < 1:
         raise CompressionError(f"A tolerance is at least 0 and below 1, got {budget.error}.")
+    names = (
+        (*DEFAULT_FORMATS, DENSE.name) if any(each in BITS for each in bits) else DEFAULT_FORMATS
+    )
     settings = PlanSettings(
-        formats=tuple(formats or (FORMATS[name] for name in DEFAULT_FORMATS)),
+        formats=tuple(formats or (STORED_FORMATS[name] for name in names)),
         scoring=scores or Weights(),
         example=example,
         bits=tuple(bits),
@@ -350,6 +364,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         measures_latency=isinstance(budget, Budget)
         and Unit.LATENCY in [part.unit for part in budget.parts],
         num_steps=STEPS if isinstance(budget, Budget) else FINE_STEPS,
+        workers=workers or Workers("sequential"),
     )
     table = list_candidates(model, settings, report)
     if isinstance(budget, Tolerance):

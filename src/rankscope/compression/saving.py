@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
-from rankscope.compression.applying import Compressed, blank, sites_by_module, with_replaced
+from rankscope.compression.applying import Compressed, blank_layers, with_replaced
 from rankscope.compression.exporting import tensors
 from rankscope.compression.plan import (
     PLAN_FILE,
@@ -95,13 +95,9 @@ def _factorize(dense: nn.Module, plan: Plan) -> nn.Module:
     """A copy of the dense model with modules of the plan's formats, ranks and bits."""
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     try:
-        layers = {
-            name: blank(dense.get_submodule(name), {site.part: chosen[site.name] for site in sites})
-            for name, sites in sites_by_module(dense, chosen).items()
-        }
+        return with_replaced(dense, blank_layers(dense, chosen))
     except LayerError as error:
         raise CompressionError(f"load: the plan does not fit the model. {error}") from error
-    return with_replaced(dense, layers)
 
 
 def _follow_dtypes(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -1,20 +1,24 @@
 """Scoring: how the planner weights approximation errors.
 
-The planner adds up, over all sites, `multiplier * error**2`. With `Weights` the error is that of
-the weight; a scoring that has seen data gives a `ErrorNorm` for every site instead, and the error
-becomes that of the site's outputs on those data.
+The planner adds up, over all sites, what their errors count for: `multiplier * error**2`, or a
+measured curve. With `Weights` the error is that of the weight; a scoring that has seen data gives
+an `ErrorNorm` for every site instead, and the error becomes that of the site's outputs on them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from rankscope.errors import CompressionError
 from rankscope.factorize.formats.format import Format
+from rankscope.progress import Report, ignore
+
+if TYPE_CHECKING:
+    from rankscope.compression.anchoring import Anchoring
 
 Batch = Tensor | tuple[object, ...] | Mapping[str, object]
 
@@ -32,25 +36,44 @@ class ErrorNorm:
         rows: the diagonal of D, positive: one number for each row of the weight. Of an embedding,
             the square roots of how often each row is looked up. None for ones.
         multiplier: what the squared error counts for among those of the other sites.
+        curve: the score at a squared error, where it was measured; the multiplier is then unused.
     """
 
     factor: Tensor | None = None
     rows: Tensor | None = None
     multiplier: float = 1.0
+    curve: Callable[[float], float] | None = None
+
+    def score(self, error: float) -> float:
+        """What an error of the site counts for."""
+        return self.multiplier * error**2 if self.curve is None else self.curve(error**2)
 
 
 class Scoring(ABC):
     """What errors are scored on. Subclasses may look at data once, in `prepare`."""
 
-    name: ClassVar[str]  # as a plan says it: "weights", "activations", "fisher"
+    name: ClassVar[str]  # as a plan says it: "weights", "activations", "fisher", "loss"
 
     @abstractmethod
-    def prepare(self, model: nn.Module) -> None:
-        """Look at the model, once, before the first question; it must be left as it was."""
+    def prepare(
+        self, model: nn.Module, *, left: Collection[str] = (), report: Report = ignore
+    ) -> None:
+        """Look at the model, once, before the first question; it must be left as it was.
+
+        Args:
+            model: whose sites are asked for later.
+            left: names of sites that stay as they are: nothing will be asked about them.
+            report: called with the progress.
+        """
 
     @abstractmethod
     def error_norm(self, site_name: str) -> ErrorNorm | None:
         """The norm of one site's error; None if no data reached it: then its weight counts."""
+
+    def anchoring(self, model: nn.Module, names: Sequence[str]) -> "Anchoring | None":
+        """How the weights of some modules are fitted one after the other; None: each by itself."""
+        del model, names
+        return None
 
 
 @dataclass(frozen=True)
@@ -59,7 +82,9 @@ class Weights(Scoring):
 
     name: ClassVar[str] = "weights"
 
-    def prepare(self, model: nn.Module) -> None:
+    def prepare(
+        self, model: nn.Module, *, left: Collection[str] = (), report: Report = ignore
+    ) -> None:
         """Nothing to look at."""
 
     def error_norm(self, site_name: str) -> ErrorNorm | None:

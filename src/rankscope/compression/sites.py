@@ -2,7 +2,10 @@
 
 reading = read_sites(model)
 reading.sites           # weights of nn.Linear, Conv1d/2d, Embedding, attention, LSTM and GRU
-reading.left_alone      # every other module with parameters, with the reason
+reading.uncompressed    # every other module with parameters, with the reason
+
+A weight that several modules share, such as a table of tokens that is also the head, is one site.
+Numbers are looked at only to refuse NaN: a model on the meta device is read as any other.
 """
 
 from collections import defaultdict
@@ -17,6 +20,7 @@ from torch.nn.utils import parametrize
 from rankscope.errors import CompressionError
 from rankscope.factorize.convolution import ConvolutionSettings
 from rankscope.factorize.formats.format import WeightShape, Window
+from rankscope.factorize.linear import linear_of
 
 # --- The weights that a supported module holds, by the names under which they are compressed ------
 
@@ -54,10 +58,31 @@ def parts_of(module: nn.Module) -> Iterator[Part]:
             yield _of_convolution(module)
         case nn.Linear():
             yield Part("weight", module.weight.detach()[None], _size(module.bias))
+        case nn.Module() if is_transposed_linear(module):
+            weight, bias = module.get_parameter("weight"), module.get_parameter("bias")
+            yield Part("weight", weight.detach().mT[None], _size(bias))
         case nn.Embedding():
             # The vector of the padding is not to train, so that it is kept for itself.
             beside = 0 if module.padding_idx is None else module.embedding_dim
             yield Part("weight", module.weight.detach()[None], 0, beside=beside)
+
+
+def is_transposed_linear(module: nn.Module) -> bool:
+    """Whether it is the `Conv1D` of transformers: a linear layer whose weight is stored (in, out).
+
+    By name, so that transformers is not loaded for models that do not come from it.
+    """
+    kind = type(module)
+    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+
+
+def as_linear(module: nn.Module) -> nn.Linear:
+    """A linear layer as PyTorch has it, of a module that is one or a `Conv1D` of transformers."""
+    if isinstance(module, nn.Linear):
+        return module
+    assert is_transposed_linear(module), "the last of the classes that are sites"
+    weight = module.get_parameter("weight").detach().mT
+    return linear_of(weight, module.get_parameter("bias")).train(module.training)
 
 
 def _size(bias: Tensor | None) -> int:
@@ -122,6 +147,7 @@ class SharedNames:
 
     parameters: Mapping[object, tuple[str, ...]]
     modules: Mapping[int, tuple[str, ...]]
+    holders: Mapping[str, nn.Module]
 
 
 def shared_names(model: nn.Module) -> SharedNames:
@@ -130,11 +156,13 @@ def shared_names(model: nn.Module) -> SharedNames:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         parameters[identity(parameter)].append(name)
     modules: dict[int, list[str]] = defaultdict(list)
-    for name, module in model.named_modules(remove_duplicate=False):
+    holders = dict(model.named_modules(remove_duplicate=False))
+    for name, module in holders.items():
         modules[id(module)].append(name)
     return SharedNames(
         {key: tuple(names) for key, names in parameters.items()},
         {key: tuple(names) for key, names in modules.items()},
+        holders,
     )
 
 
@@ -154,9 +182,9 @@ def refusal(name: str, module: nn.Module, shared: SharedNames) -> Refusal | None
             "parametrized: its weight is computed from others on every call", covers_children=True
         )
     support = SUPPORTED.get(type(module))
-    if support is None:
+    if support is None and not is_transposed_linear(module):
         return Refusal(_unsupported_reason(module))
-    of_class = support(module)
+    of_class = None if support is None else support(module)
     reason = of_class or _changed_reason(module) or _shared_reason(name, module, shared)
     # What is inside an attention module belongs to it, whatever is decided.
     return Refusal(reason, covers_children=True) if reason else None
@@ -192,12 +220,40 @@ def _shared_reason(name: str, module: nn.Module, shared: SharedNames) -> str | N
     others = [other for other in shared.modules[id(module)] if other != name]
     if others:
         return f"shared module, also used as {', '.join(others)}"
-    prefix = f"{name}." if name else ""
     for part, parameter in module.named_parameters():
-        others = [n for n in shared.parameters[identity(parameter)] if n != prefix + part]
-        if others:
+        others = _other_names(name, part, parameter, shared)
+        if not others or (type(module) in _SINGLE and part == "bias"):
+            continue  # a bias stays the parameter that it is, wherever else it stands
+        if type(module) not in _TABLES or not all(_is_table(other, shared) for other in others):
             return f"tied: {part} is also {', '.join(others)}"
     return None
+
+
+def _other_names(name: str, part: str, parameter: nn.Parameter, shared: SharedNames) -> list[str]:
+    own = f"{name}.{part}" if name else part
+    return [other for other in shared.parameters[identity(parameter)] if other != own]
+
+
+def _is_table(name: str, shared: SharedNames) -> bool:
+    """Whether a parameter is the weight of a module that can share one as a site."""
+    holder_name, _, part = name.rpartition(".")
+    holder = shared.holders[holder_name]
+    return (
+        part == "weight"
+        and type(holder) in _TABLES
+        and len(shared.modules[id(holder)]) == 1
+        and not parametrize.is_parametrized(holder)
+        and SUPPORTED[type(holder)](holder) is None
+        and _changed_reason(holder) is None
+    )
+
+
+def tied_modules(name: str, module: nn.Module, shared: SharedNames) -> list[str]:
+    """The names of the other modules that hold the weight of a supported module."""
+    if type(module) not in _TABLES:
+        return []
+    others = _other_names(name, "weight", module.get_parameter("weight"), shared)
+    return [other.rpartition(".")[0] for other in others]
 
 
 def _of_linear(module: nn.Module) -> str | None:
@@ -246,6 +302,9 @@ SUPPORTED: Mapping[type[nn.Module], Callable[[nn.Module], str | None]] = {
     nn.LSTM: _of_recurrent_refusals,
     nn.GRU: _of_recurrent_refusals,
 }
+# Classes of one weight; of these, the ones that may share it with another module.
+_SINGLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding)
+_TABLES = (nn.Linear, nn.Embedding)
 
 
 AS_ASKED = "left alone as asked"
@@ -276,6 +335,7 @@ class Site:
         window: how its kernel moves; a matrix has none.
         bias: how many further parameters its row counts.
         beside: how many of its own numbers stay as they are beside the cores.
+        also: names of other modules that hold the same weight.
     """
 
     name: str
@@ -286,6 +346,7 @@ class Site:
     window: Window
     bias: int
     beside: int = 0
+    also: tuple[str, ...] = ()
 
     @property
     def shape(self) -> WeightShape:
@@ -371,6 +432,8 @@ def _check_finite(model: nn.Module) -> None:
             raise CompressionError(
                 f"{name} has no shape yet (a lazy module); run the model once on data first."
             )
+        if parameter.is_meta:
+            continue
         # One parameter at a time, and a sum before a mask: memory stays that of the model.
         if parameter.is_floating_point() and not bool(torch.isfinite(parameter.detach().sum())):
             bad = int((~torch.isfinite(parameter.detach())).sum())
@@ -384,6 +447,7 @@ def _check_finite(model: nn.Module) -> None:
 def _entries(model: nn.Module, leave: tuple[str, ...]) -> Iterator[Site | Uncompressed]:
     shared = shared_names(model)
     counted: set[object] = set()
+    owners: dict[str, str] = {}  # of a weight that is tied, by the module that also holds it
     covered_prefix: str | None = None  # prefix of the modules inside one that spoke for all
     for name, module in model.named_modules():
         if covered_prefix is not None and name.startswith(covered_prefix):
@@ -394,10 +458,17 @@ def _entries(model: nn.Module, leave: tuple[str, ...]) -> Iterator[Site | Uncomp
         held = dict(module.named_parameters(recurse=covers_children))
         if not held:
             continue
-        if refused is None and not _matches(name, leave):
-            yield from _sites(name, module, leave)
+        tied = tied_modules(name, module, shared) if refused is None else []
+        is_left = any(_matches(each, leave) for each in (name, *tied))
+        if refused is None and not is_left and name not in owners:
+            owners |= dict.fromkeys(tied, name)
+            members = [module, *(shared.holders[other] for other in tied)]
+            counted |= {identity(p) for each in members for p in each.parameters()}
+            yield from _sites(name, members, tuple(tied), leave)
             continue
         reason = refused.reason if refused else AS_ASKED
+        if name in owners:
+            reason = f"tied: its weight is that of {owners[name]}, and changes with it"
         fresh = {identity(parameter): parameter for parameter in held.values()}
         num_new = sum(p.numel() for key, p in fresh.items() if key not in counted)
         counted |= set(fresh)
@@ -406,13 +477,19 @@ def _entries(model: nn.Module, leave: tuple[str, ...]) -> Iterator[Site | Uncomp
         yield Uncompressed(name, kind, tuple(largest.shape), bits, num_new, reason)
 
 
-def _sites(name: str, module: nn.Module, leave: Sequence[str]) -> Iterator[Site | Uncompressed]:
+def _sites(
+    name: str, members: Sequence[nn.Module], tied: tuple[str, ...], leave: Sequence[str]
+) -> Iterator[Site | Uncompressed]:
+    """The sites of a module, which several others may share."""
+    module, *others = members
     parts = list(parts_of(module))
+    further = [part for other in others for part in parts_of(other)]
     for part in parts:
         own_name = name if len(parts) == 1 else ".".join(filter(None, (name, part.name)))
+        bias = part.bias + sum(other.bias for other in further)
+        beside = part.beside + sum(other.beside for other in further)
         kind = type(module).__name__
-        counts = part.bias, part.beside
-        site = Site(own_name, name, part.name, kind, part.weight, part.window, *counts)
+        site = Site(own_name, name, part.name, kind, part.weight, part.window, bias, beside, tied)
         is_left = _matches(own_name, leave)
         yield site.uncompressed(AS_ASKED) if is_left else site
 

@@ -1,5 +1,6 @@
 """Uses of each weight by a model: how often, at which sizes, and how long that takes."""
 
+import math
 import statistics
 import time
 from collections import defaultdict
@@ -9,19 +10,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 from torch.utils.flop_counter import FlopCounterMode
 
-from rankscope.compression.calibration import bound_arguments
 from rankscope.compression.scores import Batch, run
 from rankscope.compression.sites import Site
-from rankscope.errors import CompressionError
+from rankscope.errors import CompressionError, SizeError
 from rankscope.factorize.convolution import ConvolutionSettings, FactorizedConv1d, FactorizedConv2d
 from rankscope.factorize.cores import random_cores
 from rankscope.factorize.formats.format import Format, Ranks
 from rankscope.factorize.formats.plain import DENSE
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
 from rankscope.modes import inference
+from rankscope.reading.trace import Operation, Value, trace
 
 # --- How a model uses its weights on one example batch: how often, and on inputs of which sizes
 
@@ -31,16 +31,19 @@ class Call:
     """One use of a weight.
 
     Args:
-        samples: rows of a matrix's inputs, or the batch of a convolution.
+        samples: rows of a matrix's inputs, numbers that are looked up, or the batch of a
+            convolution.
         input_sizes: of the positions that a kernel moves over; empty for a matrix.
         steps: how many calls it is made of that cannot run at once (of a recurrent weight).
         channels_last: whether images have their channels last in memory, which is often faster.
+        looks_up: whether rows are taken by their numbers; otherwise inputs are multiplied.
     """
 
     samples: int
     input_sizes: tuple[int, ...] = ()
     steps: int = 1
     channels_last: bool = False
+    looks_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,71 +54,199 @@ class Usage:
         calls: of each site that was reached, by name.
         other_flops: operations outside of the sites, as `torch.utils.flop_counter` counts them
             (a multiply-add is two).
-        reached: names of all modules that were called.
+        unread: why the uses of a site could not be counted, by its name.
     """
 
     calls: Mapping[str, tuple[Call, ...]]
     other_flops: int
-    reached: frozenset[str]
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def reason_to_leave(self, site: Site) -> str | None:
+        """Why a site must stay as it is; None if its uses are known."""
+        if site.name in self.unread:
+            return self.unread[site.name]
+        return None if site.name in self.calls else "not reached by the example: nothing uses it"
 
 
 def observe(model: nn.Module, sites: Sequence[Site], example: Batch) -> Usage:
-    """Run a model once in inference mode, and watch its sites.
+    """Read from the trace of a model where each weight is used, by one walk over its operations.
 
-    Hooks, not the trace: what is wanted is one real call of a module by the names of its arguments
-    (the queries, keys and values of an attention layer, a packed sequence) and the order of its
-    images in memory. It is observed, not read from `forward`, so that models that torch cannot
-    export are compressed too.
+    A weight is followed by its memory: an operation uses a site if one of the tensors that it takes
+    is the site's weight, a view of it, or a copy in another precision. A weight that several
+    modules share is so one site with the uses of all of them.
 
     Raises:
         CompressionError: if the model does not take the example.
+        UnsupportedModuleError: if torch cannot export the model, with torch's reason.
     """
-    watch = _Watch(sites)
-    handles = []
-    for name, module in model.named_modules():
-        entering = watch.entering(name)
-        handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
-        if name in watch.parts:
-            handles.append(module.register_forward_hook(watch.leaving))
     try:
-        with torch.no_grad(), inference(model), watch.counter:
-            run_example(model, example)
-    finally:
-        for handle in handles:
-            handle.remove()
-    calls = {name: tuple(each) for name, each in watch.calls.items()}
-    other = watch.counter.get_total_flops() - watch.inside
-    return Usage(calls, other, frozenset(watch.reached))
+        made = trace(model, example).at_example()
+    except SizeError as error:
+        reason = str(error).partition(": ")[2]
+        raise CompressionError(
+            f"The model does not take the example ({_describe_example(example)}): {reason}"
+        ) from error
+    named = example if isinstance(example, Mapping) else {}
+    reader = _UsageReader(sites)
+    with torch.no_grad(), inference(model), FlopCounterMode(display=False) as counter:
+        inputs = made.inputs_of(*_positional(example), **named)
+        reader.start({**made.arrays, **inputs})
+        before = 0
+        for operation, results in made.walk(inputs):
+            total = counter.get_total_flops()
+            reader.read(operation, results, total - before)
+            before = total
+    calls = {name: tuple(each) for name, each in reader.calls.items() if name not in reader.unread}
+    return Usage(calls, reader.other_flops, reader.unread)
 
 
-class _Watch:
-    """The calls that hooks have recorded so far."""
+def _positional(example: Batch) -> tuple[object, ...]:
+    if isinstance(example, Mapping):
+        return ()
+    return example if isinstance(example, tuple) else (example,)
+
+
+# Operations that give back the numbers they take, in another shape, order or precision.
+_SAME_NUMBERS = frozenset(
+    (
+        *("alias", "clone", "contiguous", "detach", "identity", "lift_fresh_copy", "to", "type_as"),
+        *("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "squeeze", "expand"),
+        *("unsqueeze", "permute", "transpose", "t", "numpy_T", "swapaxes", "swapdims", "movedim"),
+        *("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind"),
+    )
+)
+# The two factors of a product. The first sums over its last position, the second over its last but
+# one; of a linear map, both over their last.
+_FACTORS = {
+    "linear": ("input", "weight"),
+    "addmm": ("mat1", "mat2"),
+    "mm": ("self", "mat2"),
+    "bmm": ("self", "mat2"),
+    "baddbmm": ("batch1", "batch2"),
+    "matmul": ("self", "other"),
+}
+_CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
+_RECURRENT = ("lstm", "gru")
+
+
+class _UsageReader:
+    """Which values hold the numbers of which sites, and the uses read so far."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
-        self.parts: dict[str, list[Site]] = defaultdict(list)
-        for site in sites:
-            self.parts[site.module_name].append(site)
         self.calls: dict[str, list[Call]] = defaultdict(list)
-        self.reached: set[str] = set()
-        self.counter = FlopCounterMode(display=False)
-        self.inside = 0
-        self._before = 0
+        self.unread: dict[str, str] = {}
+        self.other_flops = 0
+        self._sites = sites
+        self._held: dict[Value, list[Site]] = {}
+        self._channels_last: set[Value] = set()
 
-    def entering(self, name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-            self.reached.add(name)
-            if name not in self.parts:
-                return
-            self._before = self.counter.get_total_flops()
-            arguments = bound_arguments(module, given, named)
-            for site in self.parts[name]:
-                self.calls[site.name].append(_call(module, site.part, arguments))
+    def start(self, given: Mapping[Value, Tensor]) -> None:
+        """Find the sites among the parameters and buffers that a trace uses."""
+        for value, tensor in given.items():
+            self._look_at(value, tensor)
+            inside = [site for site in self._sites if _share_memory(site.weight, tensor)]
+            if inside:
+                self._held[value] = inside
 
-        return hook
+    def read(self, operation: Operation, results: Mapping[Value, Any], num_flops: int) -> None:
+        """Count one operation with the values that it made."""
+        for value, tensor in results.items():
+            self._look_at(value, tensor)
+        inside = 0
+        for value in dict.fromkeys(operation.inputs):
+            sites = self._held.get(value, [])
+            if sites and operation.kind in _SAME_NUMBERS:
+                self._pass_on(sites, results)
+            else:
+                inside += sum(self._add(site, operation, value) for site in sites)
+        self.other_flops += max(0, num_flops - inside)
 
-    def leaving(self, module: nn.Module, given: object, output: object) -> None:
-        del module, given, output
-        self.inside += self.counter.get_total_flops() - self._before
+    def _look_at(self, value: Value, tensor: object) -> None:
+        # Of one channel or one place, both orders are the same.
+        if (
+            isinstance(tensor, Tensor)
+            and tensor.ndim == 4
+            and tensor.is_contiguous(memory_format=torch.channels_last)
+            and not tensor.is_contiguous()
+        ):
+            self._channels_last.add(value)
+
+    def _pass_on(self, sites: Sequence[Site], results: Mapping[Value, Any]) -> None:
+        for output, tensor in results.items():
+            self._held[output] = [
+                site
+                for site in sites
+                if not _same_storage(site.weight, tensor) or _share_memory(site.weight, tensor)
+            ]
+
+    def _add(self, site: Site, operation: Operation, weight: Value) -> int:
+        """Record a use of a site; gives the operations that its dense weight takes for it."""
+        call = self._call(site, operation, weight)
+        if call is None:
+            self.unread[site.name] = (
+                f"its weight is used by {operation.kind} in {operation.path or 'the model'}, which "
+                "does not multiply it with inputs"
+            )
+            return 0
+        self.calls[site.name].append(call)
+        return flops(site, DENSE, (), (call,))
+
+    def _call(self, site: Site, operation: Operation, weight: Value) -> Call | None:
+        kind = operation.kind
+        if kind in _FACTORS:
+            return self._product(operation, weight)
+        if kind == "embedding" and operation["weight"] is weight:
+            return Call(math.prod(operation["indices"].shape), looks_up=True)
+        if kind in _CONVOLUTIONS and operation["weight"] is weight:
+            return self._convolution(site, operation["input"])
+        return _recurrent(site, operation) if kind in _RECURRENT else None
+
+    def _product(self, operation: Operation, weight: Value) -> Call | None:
+        first, second = (operation[name] for name in _FACTORS[operation.kind])
+        if (first in self._held and second in self._held) or weight not in (first, second):
+            return None
+        if weight is second:
+            return Call(math.prod(first.shape[:-1]))
+        is_transposed = operation.kind != "linear" and len(second.shape) > 1
+        summed = second.shape[-2 if is_transposed else -1]
+        return Call(math.prod(second.shape) // max(summed, 1))
+
+    def _convolution(self, site: Site, inputs: Value) -> Call:
+        count = len(site.shape.kernel)
+        sizes = inputs.shape[-count:]
+        if site.window.padding_mode != "zeros":  # then they were padded by an operation before
+            pairs = zip(sizes, site.window.margins, strict=True)
+            sizes = tuple(size - sum(margins) for size, margins in pairs)
+        batch = inputs.shape[0] if len(inputs.shape) == count + 2 else 1
+        return Call(batch, sizes, channels_last=inputs in self._channels_last)
+
+
+def _recurrent(site: Site, operation: Operation) -> Call:
+    inputs, batch_first = operation["input"].shape, bool(operation["batch_first"])
+    length = inputs[1 if batch_first and len(inputs) == 3 else 0]
+    steps = 1 if site.part.startswith("weight_ih") else length
+    return Call(math.prod(inputs[:-1]), steps=steps)
+
+
+def _same_storage(one: Tensor, other: object) -> bool:
+    return isinstance(other, Tensor) and (
+        one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    )
+
+
+def _share_memory(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie in one storage, and their places from first to last overlap."""
+    if not _same_storage(one, other):
+        return False
+    (start, stop), (begin, end) = _places(one), _places(other)
+    return start < end and begin < stop
+
+
+def _places(tensor: Tensor) -> tuple[int, int]:
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    extent = 1 + sum((size - 1) * stride for size, stride in steps)
+    start = tensor.data_ptr()
+    return start, start + (extent * tensor.element_size() if tensor.numel() else 0)
 
 
 def run_example(model: nn.Module, example: Batch) -> object:
@@ -140,47 +271,16 @@ def _describe_example(example: Batch) -> str:
     return f"shapes {', '.join(map(str, shapes))}"
 
 
-def _call(module: nn.Module, part: str, arguments: Mapping[str, Any]) -> Call:
-    match module:
-        case nn.Conv1d() | nn.Conv2d():
-            return _of_convolution(module, arguments["input"])
-        case nn.LSTM() | nn.GRU():
-            return _of_recurrent(module, part, arguments["input"])
-        case nn.Embedding():
-            return Call(arguments["input"].numel())
-    source = {"weight": "input", "out": "query"}.get(part, part)
-    inputs = arguments[source]
-    return Call(inputs.numel() // inputs.shape[-1])
-
-
-def _of_convolution(module: nn.Conv1d | nn.Conv2d, inputs: Tensor) -> Call:
-    settings = ConvolutionSettings.of(module)
-    sizes = tuple(inputs.shape[-len(settings.kernel) :])
-    batch = inputs.shape[0] if inputs.ndim == len(settings.kernel) + 2 else 1
-    last = inputs.ndim == 4 and inputs.is_contiguous(memory_format=torch.channels_last)
-    # Of one channel or one place, both orders are the same.
-    return Call(batch, sizes, channels_last=last and not inputs.is_contiguous())
-
-
-def _of_recurrent(module: nn.LSTM | nn.GRU, part: str, inputs: Tensor | PackedSequence) -> Call:
-    if isinstance(inputs, PackedSequence):
-        rows, length = len(inputs.data), len(inputs.batch_sizes)
-    else:
-        rows = inputs.numel() // inputs.shape[-1]
-        length = inputs.shape[1 if module.batch_first and inputs.ndim == 3 else 0]
-    return Call(rows, steps=1 if part.startswith("weight_ih") else length)
-
-
 def flops(site: Site, format: Format, ranks: Ranks, calls: Iterable[Call]) -> int:
     """Operations of a site's weight in a format, core after core; a multiply-add counts two.
 
     Rows of an embedding are looked up in the cores that hold them, which costs nothing, and what is
     found is multiplied.
     """
-    if site.kind == "Embedding":
-        return format.row_flops(site.shape, ranks, sum(call.samples for call in calls))
     return sum(
-        format.flops(site.shape, ranks, site.window, call.input_sizes, call.samples)
+        format.row_flops(site.shape, ranks, call.samples)
+        if call.looks_up
+        else format.flops(site.shape, ranks, site.window, call.input_sizes, call.samples)
         for call in calls
     )
 
@@ -215,11 +315,14 @@ class Stopwatch:
 
     def _of_call(self, site: Site, call: Call, format: Format | None, ranks: Ranks) -> float:
         name = None if format is None else format.name
-        kind = site.kind == "Embedding"
-        key = (kind, site.shape, site.window, site.weight.dtype, call, name, ranks)
+        key = (site.shape, site.window, site.weight.dtype, call, name, ranks)
         if key not in self._known:
             inputs = _inputs(site, call)
-            used = _dense(site) if format is None else _factorize(site, format, ranks).eval()
+            used = (
+                _dense(site, call)
+                if format is None
+                else _factorize(site, call, format, ranks).eval()
+            )
             self._known[key] = call.steps * self._fastest(lambda: used(inputs))
         return self._known[key]
 
@@ -236,26 +339,26 @@ class Stopwatch:
 def _inputs(site: Site, call: Call) -> Tensor:
     shape, device = site.shape, site.weight.device
     rows = -(-call.samples // call.steps)
-    if site.kind == "Embedding":
+    if call.looks_up:
         return torch.zeros(rows, dtype=torch.long, device=device)
     channels = site.groups * shape.in_size
     inputs = torch.randn(rows, channels, *call.input_sizes, dtype=site.weight.dtype, device=device)
     return inputs.contiguous(memory_format=torch.channels_last) if call.channels_last else inputs
 
 
-def _dense(site: Site) -> Callable[[Tensor], Tensor]:
+def _dense(site: Site, call: Call) -> Callable[[Tensor], Tensor]:
     cores = {"weight": site.weight.flatten(0, 1)}
-    if site.kind == "Embedding":
+    if call.looks_up:
         return lambda numbers: DENSE.rows(cores, site.shape, numbers)
     return lambda inputs: DENSE.apply(inputs, cores, site.shape, site.window)
 
 
-def _factorize(site: Site, format: Format, ranks: Ranks) -> nn.Module:
+def _factorize(site: Site, call: Call, format: Format, ranks: Ranks) -> nn.Module:
     shape, weight = site.shape, site.weight
     cores = random_cores(
         format, shape, ranks, groups=site.groups, device=weight.device, dtype=weight.dtype
     )
-    if site.kind == "Embedding":
+    if call.looks_up:
         return FactorizedEmbedding(cores, shape, format, ranks)
     if not shape.kernel:
         return FactorizedLinear.from_cores(cores, shape, format, ranks)

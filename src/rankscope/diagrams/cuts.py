@@ -162,11 +162,11 @@ def _capacities(sizes: dict[str, int], bound: int) -> dict[str, int]:
     Two different products up to Q have logarithms at least 1 / (Q + 1) apart. A size is split
     into primes, so that equal products get equal sums; rounding each prime down by less than one
     unit is then off by less than log2 of the product of all sizes. Multiplying by more than the
-    number of indices leaves room to prefer fewer of them.
+    number of indices leaves space to prefer fewer of them.
     """
     total_bits = sum(size.bit_length() for size in sizes.values())
     precision = (bound + 1).bit_length() + total_bits.bit_length() + 2
-    room = len(sizes) + 1
+    space = len(sizes) + 1
     logarithms: dict[int, int] = {}
     capacities = {}
     for index, size in sizes.items():
@@ -175,7 +175,7 @@ def _capacities(sizes: dict[str, int], bound: int) -> dict[str, int]:
             if prime not in logarithms:
                 logarithms[prime] = _logarithm(prime, precision)
             capacity += logarithms[prime]
-        capacities[index] = capacity * room + 1
+        capacities[index] = capacity * space + 1
     return capacities
 
 

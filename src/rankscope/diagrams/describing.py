@@ -248,7 +248,11 @@ def _body_sentences(body: Body) -> list[str]:
 
 def _call_sentence(call: Call) -> str:
     made = " and ".join("×".join(map(str, shape)) or "one number" for shape in call.shapes)
-    how = "exact rearrangement" if call.is_exact else "opaque operation, no contraction"
+    how = "opaque operation, no contraction"
+    if call.is_exact:
+        how = "exact linear map" if call.operations else "exact rearrangement"
+    if call.equations:
+        how = "exact recurrence"
     return f"{call.kind} ({how}) takes {_taken(call)} and makes {made}."
 
 

@@ -94,10 +94,11 @@ class Call:
         diagram: its picture: the arrays it takes, and one node of the role "operation" between
             them and one open leg for each array it makes; a leg stands for all axes of an array.
         shapes: of the arrays it makes.
-        is_exact: it moves numbers or is linear in them (a slice, a concatenation, padding), so
-            that only its picture is short; otherwise it is *opaque*.
+        is_exact: it moves numbers, is linear in them (a slice, a concatenation, padding) or has
+            equations, so that only its picture is short; otherwise it is *opaque*.
         operations: additions and multiplications that it takes, where that is known.
         title: for people.
+        equations: what it computes, in TeX, one line each: the gates of a recurrence.
 
     Raises:
         DiagramError: if the function is no operator, or an argument names no node.
@@ -111,6 +112,7 @@ class Call:
     is_exact: bool = False
     operations: int = 0
     title: str | None = None
+    equations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not OPERATOR.fullmatch(self.function):

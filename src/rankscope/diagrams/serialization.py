@@ -251,6 +251,7 @@ CALL = Record(
         "is_exact": Flag(),
         "operations": INTEGER,
         "title": Optional(TEXT),
+        "equations": ListOf(TEXT),
     },
 )
 STEPS = ListOf(_Later("STEP"))

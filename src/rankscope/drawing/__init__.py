@@ -1,1 +1,8 @@
-"""Pictures of diagrams: layout, SVG, PDF, PNG, TikZ, animations. Nothing here needs torch."""
+"""Pictures of diagrams: layout, SVG, PDF, PNG, TikZ, animations. Nothing here needs torch.
+
+Names are imported when they are first used; `__init__.pyi` lists them.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

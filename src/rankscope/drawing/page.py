@@ -29,6 +29,7 @@ from rankscope.errors import LayoutError
 # Pixels.
 NAME_FONT, NOTE_FONT, SHAPE_FONT = 22.0, 14.0, 16.0
 LINE, BOX_HEIGHT, BOX_PADDING, LEG_PADDING, LABEL_GAP = 70.0, 58.0, 22.0, 14.0, 7.0
+EQUATION_LINE = 24.0
 SHORTEST_LEG, RIM = 54.0, 4.0
 
 
@@ -55,6 +56,8 @@ def call_picture(body: Call | Box, view: View) -> Scene:
         labels.append(_label(diagram, leg, (right + tip) / 2, y, view))
     if isinstance(body, Call) and not body.is_exact:
         labels.append(_note("opaque", left + width / 2, height / 2))
+    for place, line in enumerate(body.equations if isinstance(body, Call) else ()):
+        labels.append(_note(f"${line}$", left + width / 2, height / 2 + place * EQUATION_LINE))
     if isinstance(body, Box):
         count = len(body.steps)
         labels.append(

@@ -126,7 +126,7 @@ def _check(tensor: Tensor, bits: int) -> None:
             "quantize needs a tensor of real floating-point numbers with rows, got shape "
             f"{tuple(tensor.shape)} and {tensor.dtype}."
         )
-    if not bool(tensor.isfinite().all()):
+    if not tensor.is_meta and not bool(tensor.isfinite().all()):
         count = int((~tensor.isfinite()).sum())
         raise LayerError(f"quantize: {count:,} of {tensor.numel():,} entries are not finite.")
 

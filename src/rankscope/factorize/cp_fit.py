@@ -1,15 +1,21 @@
 """Fit CP decompositions by damped Gauss-Newton, dense or without forming the Jacobian."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 
 import numpy
-from scipy.linalg import cho_solve, lapack
+from scipy.linalg import cho_solve
 
 from rankscope.errors import DecompositionError, TooLargeError
+from rankscope.factorize.damped_descent import (
+    FIRST_DAMPING,
+    Solve,
+    conjugate_gradients,
+    damped_step,
+    solve_damped,
+)
 from rankscope.factorize.truncation import (
     Factors,
     Reals,
@@ -28,13 +34,7 @@ from rankscope.factorize.tucker import compress
 # --- Damped Gauss-Newton descent on all factors of a sum of outer products at once ----------------
 
 
-# Minus the damped inverse of J^T J times a slope; None if there is none.
-Solve = Callable[[Reals, float], Reals | None]
 Equations = Callable[[Factors], Solve]  # at given factors
-
-_FIRST_DAMPING = 0.1
-_LEAST_DAMPING = 1e-15
-_LARGEST_DAMPING = 1e6
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def dense_equations(factors: Factors) -> Solve:
         Phan, Tichavský & Cichocki (2013), arXiv:1205.2584.
     """
     matrix = normal_matrix(factors)
-    return lambda slope, damping: _solve(matrix, slope, damping)
+    return lambda slope, damping: solve_damped(matrix, slope, damping)
 
 
 def descend(
@@ -114,15 +114,13 @@ def descend(
     stopping: Stopping,
     *,
     equations: Equations = dense_equations,
-    damping: float = _FIRST_DAMPING,
+    damping: float = FIRST_DAMPING,
 ) -> Descent:
     """Walk downhill from a start until one of the stopping conditions holds.
 
     The damping begins as given, then follows how well the last step was predicted. A tensor of
     Frobenius norm near 1 is assumed, so that the limits of the damping mean something.
 
-    Reference:
-        Nielsen (1999), Damping parameter in Marquardt's method, IMM-REP-1999-05.
     """
     factors = balance(start)
     now = Descent(factors, compose(factors) - tensor)
@@ -147,25 +145,13 @@ def _iterate(
 ) -> tuple[Descent, float]:
     """The next step that goes down, and the damping for the one after it; no step if none does."""
     slope, solve = gradient(now.residual, now.factors), equations(now.factors)
-    growth = 2.0
-    while damping < _LARGEST_DAMPING:
-        step = solve(slope, damping)
-        after = None if step is None else _take_step(tensor, now, step)
-        if step is not None and after is not None and after.error < now.error:
-            share = (now.error**2 - after.error**2) / float(step @ (damping * step - slope))
-            return after, max(damping * max(1 / 3, 1 - (2 * share - 1) ** 3), _LEAST_DAMPING)
-        damping *= growth
-        growth *= 2
-    return now, damping
 
+    def take(step: Reals) -> tuple[Descent, float]:
+        after = _take_step(tensor, now, step)
+        return after, after.error
 
-def _solve(matrix: Reals, slope: Reals, damping: float) -> Reals | None:
-    """Minus the damped inverse times the slope, or None if rounding made the matrix indefinite."""
-    damped = matrix.copy()
-    damped.flat[:: len(matrix) + 1] += damping
-    # The transpose lies in memory as LAPACK wants it, so that nothing is copied.
-    _, step, failed = lapack.dposv(damped.T, -slope, overwrite_a=1)
-    return None if failed else step
+    after, damping = damped_step(now.error, slope, solve, take, damping)
+    return now if after is None else after, damping
 
 
 def _take_step(tensor: Reals, now: Descent, step: Reals) -> Descent:
@@ -472,30 +458,16 @@ def matrix_free_equations(factors: Factors) -> Solve:
         blocks = operator.inverse_blocks(damping)
         if blocks is None:
             return None
-        stack = slope.reshape(-1, factors[0].shape[1])
-        return -_conjugate_gradients(operator, blocks, stack, damping).ravel()
+        solution = conjugate_gradients(
+            lambda stack: operator.apply(stack) + damping * stack,
+            lambda stack: _blockwise(operator, blocks, stack),
+            slope.reshape(-1, factors[0].shape[1]),
+            relative_residual=_RELATIVE_RESIDUAL,
+            max_iterations=_MAX_ITERATIONS,
+        )
+        return -solution.ravel()
 
     return solve
-
-
-def _conjugate_gradients(
-    operator: NormalOperator, blocks: Factors, right: Reals, damping: float
-) -> Reals:
-    solution, residual = numpy.zeros_like(right), right.copy()
-    enough = _RELATIVE_RESIDUAL * float(numpy.linalg.norm(right))
-    direction, before = numpy.zeros_like(right), math.inf
-    for _ in range(_MAX_ITERATIONS):
-        if float(numpy.linalg.norm(residual)) <= enough:
-            break
-        ready = _blockwise(operator, blocks, residual)
-        weight = float(numpy.vdot(residual, ready))
-        direction = ready + (weight / before) * direction
-        product = operator.apply(direction) + damping * direction
-        length = weight / float(numpy.vdot(direction, product))
-        solution += length * direction
-        residual -= length * product
-        before = weight
-    return solution
 
 
 def _blockwise(operator: NormalOperator, blocks: Factors, stack: Reals) -> Reals:

@@ -308,6 +308,11 @@ class FactorizedLayer(nn.Module):
         ]
         return torch.cat(weights)
 
+    @property
+    def weight(self) -> Tensor:
+        """The dense weight, computed from the cores at every call: for code that reads it."""
+        return self.rebuilt()
+
     def quantize(self, bits: int) -> None:
         """Keep the cores in 8 or 4 bits from now on; they no longer train.
 

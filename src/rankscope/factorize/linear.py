@@ -298,11 +298,19 @@ class FactorizedEmbedding(nn.Module):
         is_padding = (numbers == self.padding_idx)[..., None]
         return torch.where(is_padding, self.padding_vector, vectors)
 
+    @property
+    def weight(self) -> Tensor:
+        """The dense table, computed from the cores at every call: for code that reads it."""
+        table = self.format.to_dense(self.cores.tensors(), self.shape)
+        if self.padding_vector is None:
+            return table
+        numbers = torch.arange(self.num_embeddings, device=table.device)
+        is_padding = numbers.eq(self.padding_idx or 0)[:, None]
+        return torch.where(is_padding, self.padding_vector, table)
+
     def to_dense(self) -> nn.Embedding:
         """The table that it stands for, by one einsum over the cores."""
-        table = self.format.to_dense(self.cores.tensors(), self.shape).detach().clone()
-        if self.padding_vector is not None:
-            table[self.padding_idx] = self.padding_vector
+        table = self.weight.detach().clone()
         embedding = nn.Embedding(
             self.num_embeddings, self.embedding_dim, self.padding_idx, device="meta"
         )
@@ -363,3 +371,46 @@ def _check_settings(embedding: nn.Embedding) -> None:
                 f"FactorizedEmbedding: {name}={getattr(embedding, name)} changes single vectors, "
                 f"which the cores share; only embeddings without it can be factorized."
             )
+
+
+# --- One weight that several layers share ---------------------------------------------------------
+
+
+def layer_sharing(
+    module: nn.Linear | nn.Embedding, source: FactorizedLinear | FactorizedEmbedding
+) -> FactorizedLinear | FactorizedEmbedding:
+    """A layer in the place of a dense one that is tied to another, with the cores of that other.
+
+    The cores stay those of `source` and stand in no state dict a second time; the bias of a linear
+    layer and the padding vector of an embedding are its own.
+
+    Args:
+        module: dense, whose weight is also that of the dense layer behind `source`.
+        source: that holds the cores.
+
+    Example:
+        >>> from rankscope.factorize.formats.catalogue import FORMATS
+        >>> table = nn.Embedding(100, 8)
+        >>> head = nn.Linear(8, 100, bias=False)
+        >>> head.weight = table.weight
+        >>> small = FactorizedEmbedding.from_dense(table, FORMATS["svd"], (2,))
+        >>> layer_sharing(head, small).cores is small.cores
+        True
+    """
+    format, ranks, shape = source.format, source.ranks, source.shape
+    dtype = next(iter(source.cores.tensors().values())).dtype
+    blank = {
+        name: torch.empty(sizes, device="meta", dtype=dtype)
+        for name, sizes in format.core_shapes(shape, ranks).items()
+    }
+    layer: FactorizedLinear | FactorizedEmbedding
+    if isinstance(module, nn.Linear):
+        layer = FactorizedLinear.from_cores(blank, shape, format, ranks, bias=module.bias)
+    else:
+        layer = FactorizedEmbedding(blank, shape, format, ranks, padding_idx=module.padding_idx)
+        if layer.padding_vector is not None:
+            padding = module.weight.detach()[layer.padding_idx].clone()
+            layer.padding_vector = nn.Parameter(padding, requires_grad=False)
+    del layer.cores
+    layer.__dict__["cores"] = source.cores  # a reference, and no module of its own
+    return layer.train(module.training)

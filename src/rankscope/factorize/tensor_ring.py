@@ -152,7 +152,7 @@ _LEAST_GAIN_ring_gauge = 1e-4
 def least_norm_cores(ring: Ring) -> Ring:
     """The same tensor, from cores of the least sum of squared norms.
 
-    A bond with room to spare stays as it is: both sides would become 0 there, and no training
+    A bond with space to spare stays as it is: both sides would become 0 there, and no training
     could use it any more.
 
     Example:
@@ -246,7 +246,7 @@ def decompose_tensor_ring(
         tensor: of order 2 or more.
         truncation: of the N bonds behind each core; the last one closes the ring.
         sweeps: at most so many, fewer if the error stops falling.
-        seed: of the entries that start where a bond has room to spare.
+        seed: of the entries that start where a bond has space to spare.
 
     Example:
         >>> ring = decompose_tensor_ring(torch.ones(4, 5, 6), Bonds((2, 3, 2)))
@@ -365,7 +365,7 @@ def _split(
 ) -> Ring:
     """A ring whose first core holds the first position's singular vectors between two bonds.
 
-    What the two bonds have room for beyond them is drawn there and 0 in the rest.
+    What the two bonds have space for beyond them is drawn there and 0 in the rest.
     """
     left, values, right, _ = thin_svd(unit.flatten(1))
     kept = min(math.prod(split), len(values))

@@ -147,7 +147,7 @@ def _evenly(limits: Sequence[int], count: Count, budget: int) -> tuple[int, ...]
 def _grow_bonds(
     sizes: tuple[int, ...], limits: Sequence[int], count: Count, budget: int
 ) -> tuple[int, ...]:
-    """One more for each bond that has room; twice round would be one more for all of them."""
+    """One more for each bond that has space; twice round would be one more for all of them."""
     for place, limit in enumerate(limits):
         larger = (*sizes[:place], sizes[place] + 1, *sizes[place + 1 :])
         if sizes[place] < limit and count(larger) <= budget:

@@ -22,7 +22,7 @@ def kernel_spectra(layer: CPLayer) -> Tensor:
     r"""Absolute values of the Fourier transforms of all kernels, (frequencies, components).
 
     Circular convolutions are looked at on images of their own size, those with zeros around the
-    image on the circle that has room for the zeros. Of two opposite frequencies one is enough.
+    image on the circle that has space for the zeros. Of two opposite frequencies one is enough.
     """
     if layer.torus is None:
         return layer.components.kernels.reshape(1, -1).abs()

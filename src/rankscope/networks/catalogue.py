@@ -50,22 +50,22 @@ class BuiltIn:
 
 def _of(place: str, *sizes: Any, **options: Any) -> "Callable[[], nn.Module]":
     """Build the class that stands at a place of this package."""
-    return lambda: _found(place)(*sizes, **options)
+    return lambda: _imported(place)(*sizes, **options)
 
 
-def _found(place: str) -> Any:
+def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(f"rankscope.{module}"), name)
 
 
 def _in_cp_layers(make: "Callable[[], nn.Module]") -> "Callable[[], nn.Module]":
-    return lambda: _found("networks.cp_networks:with_cp_layers")(make())
+    return lambda: _imported("networks.cp_networks:with_cp_layers")(make())
 
 
 def _centred(place: str, *sizes: Any, **options: Any) -> "Callable[[], nn.Module]":
     """Subtract only the means of pixels, so that distances between images stay."""
-    return lambda: _found(place)(
-        *sizes, scaling=_found("robust.networks:centred_cifar10")(), **options
+    return lambda: _imported(place)(
+        *sizes, scaling=_imported("robust.networks:centred_cifar10")(), **options
     )
 
 
@@ -175,10 +175,10 @@ def build(name: str) -> "nn.Module":
     """
     from rankscope.networks.published_weights import embedded_weights
 
-    found = _entry(name)
-    if found.has_weights:
-        return _with_weights(name, found.make(), embedded_weights(name))
-    return found.make()
+    entry = _entry(name)
+    if entry.has_weights:
+        return _with_weights(name, entry.make(), embedded_weights(name))
+    return entry.make()
 
 
 def build_trained(
@@ -221,5 +221,5 @@ def _with_weights(name: str, model: "nn.Module", path: Path) -> "nn.Module":
 
     place = BUILT_IN[name].convert
     tensors = read_weights(path)
-    load_weights(model, tensors if place is None else _found(place)(tensors), who=str(path))
+    load_weights(model, tensors if place is None else _imported(place)(tensors), who=str(path))
     return model.eval()

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,9 @@ MAX_SIZE = 2**16  # of a minor
 MAX_DETERMINANT = 500  # size of a minor that goes without answers
 MAX_POINT = 2**31 - 1  # number of a sample point
 _PRIME_LIMIT = 2**31
+# Of a setting and of a side of the split, in print.
+_SHORT_TEXT = 60
+_SHORT_SIDE = 32
 
 
 @dataclass(frozen=True)
@@ -213,10 +216,18 @@ class Certificate:
             'For almost all weights, the separation rank of shallow(order=2, size=1, channels=1) \
 over {0} | {1} is at least 1.'
         """
-        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
-        left, right = (
-            ",".join(map(str, side)) for side in (self.partition.left, self.partition.right)
-        )
+        return self._stated(repr, lambda side: ",".join(map(str, side)))
+
+    @property
+    def summary(self) -> str:
+        """The statement with long settings and long sides cut short, for people."""
+        return self._stated(_short_value, _short_side)
+
+    def _stated(
+        self, value_text: Callable[[Any], str], side_text: Callable[[tuple[int, ...]], str]
+    ) -> str:
+        settings = ", ".join(f"{name}={value_text(v)}" for name, v in self.settings.items())
+        left, right = (side_text(side) for side in (self.partition.left, self.partition.right))
         where = (
             "For almost all weights"
             if isinstance(self.weights, DrawnWeights)
@@ -256,6 +267,18 @@ over {0} | {1} is at least 1.'
         """A digest of all that is stated, from which the challenges are drawn."""
         text = json.dumps(self.claims(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha3_512(text.encode("ascii")).digest()
+
+
+def _short_value(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHORT_TEXT else f"{text[:_SHORT_TEXT]}…"
+
+
+def _short_side(side: tuple[int, ...]) -> str:
+    if len(side) <= _SHORT_SIDE:
+        return ",".join(map(str, side))
+    first = ",".join(map(str, side[: _SHORT_SIDE // 2]))
+    return f"{first},…,{side[-1]}: {len(side):,} positions"
 
 
 def to_ranges(numbers: tuple[int, ...]) -> list[list[int]]:
@@ -322,6 +345,8 @@ class Verdict:
         num_minors: how many were checked.
         paths: how.
         seconds: how long it took.
+        conditions: what the soundness error rests on; none if every determinant was computed.
+        summary: the statement with long lists cut short, for print; None if it is short.
     """
 
     is_proved: bool
@@ -332,6 +357,8 @@ class Verdict:
     num_minors: int
     paths: tuple[str, ...]
     seconds: float
+    conditions: tuple[str, ...] = ()
+    summary: str | None = None
 
     @property
     def soundness(self) -> str:
@@ -341,10 +368,12 @@ class Verdict:
         return f"2^{math.ceil(self.soundness_log2 * 10) / 10:.1f}"
 
     def __str__(self) -> str:
+        statement = self.summary or self.statement
         if not self.is_proved:
-            return f"FAILED: {self.reason}\nNot proved: {self.statement}"
-        lines = [f"PROVED: {self.statement}", f"soundness error {self.soundness}"]
-        return "\n".join([*lines, *self.paths])
+            return f"FAILED: {self.reason}\nNot proved: {statement}"
+        lines = [f"PROVED: {statement}", f"soundness error {self.soundness}"]
+        conditions = [f"  provided that {condition}" for condition in self.conditions]
+        return "\n".join([*lines, *conditions, *self.paths])
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
@@ -354,6 +383,7 @@ class Verdict:
             "lower": self.lower,
             "reason": self.reason,
             "soundness": self.soundness,
+            "conditions": list(self.conditions),
             "minors": self.num_minors,
             "paths": list(self.paths),
             "seconds": round(self.seconds, 3),

@@ -248,6 +248,14 @@ class MeasuredRank:
         agreeing = [run for run in self.runs if run.matrix_rank == self.lower]
         return math.prod(run.failure_probability(self.degree) for run in agreeing)
 
+    @property
+    def failure_condition(self) -> str | None:
+        """What the failure probability leaves out, as docs/proofs.md, section 3 has it."""
+        if self.failure_probability == 0:
+            return None
+        primes = " and ".join(str(run.prime) for run in self.runs)
+        return f"unless every larger minor vanishes identically modulo {primes}"
+
     def __str__(self) -> str:
         whose = (
             "these weights and almost all others"
@@ -262,7 +270,8 @@ class MeasuredRank:
         these = "for these weights " if self.has_given_weights else ""
         return (
             f"separation rank >= {self.lower:,}{upper} for {whose}; more than {self.lower:,} "
-            f"{these}with probability at most {self.failure_probability:.1e}"
+            f"{these}with probability at most {self.failure_probability:.1e}, "
+            f"{self.failure_condition}"
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -276,6 +285,7 @@ class MeasuredRank:
             "seed": self.best.seed,
             "has_given_weights": self.has_given_weights,
             "failure_probability": self.failure_probability,
+            "failure_condition": self.failure_condition,
             "degree": self.degree,
             "ranks": [run.matrix_rank for run in self.runs],
             "grades": [minor.size for minor in self.best.minors],

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeVar
@@ -13,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rankscope.errors import CertificateError, RankscopeError
+from rankscope.budget import Deadline, readable_seconds, require_within
+from rankscope.errors import BudgetError, CertificateError, RankscopeError
+from rankscope.modes import one_thread
 from rankscope.progress import Progress, Report, ignore
 from rankscope.rank.certificate import (
     MAX_DETERMINANT,
@@ -27,6 +30,7 @@ from rankscope.rank.certificate import (
     pack_answers,
     soundness_log2,
 )
+from rankscope.rank.defining_equations import DefinedFunction
 from rankscope.rank.elimination import solve_modulo
 from rankscope.rank.measured import MeasuredRank, Numbers, Residues, SplitFunction
 from rankscope.rank.networks.catalogue import build
@@ -86,6 +90,7 @@ class MinorTiles:
     minors: Sequence[CertifiedMinor]
     workers: Workers = field(default_factory=Workers)
     entries_at_once: int = ENTRIES_AT_ONCE
+    deadline: Deadline = field(default_factory=lambda: Deadline(None))
 
     @property
     def is_graded(self) -> bool:
@@ -148,9 +153,20 @@ class MinorTiles:
             for down in _slices(len(rows), side)
             for across in _slices(len(columns), side)
         ]
-        for done, (_, result) in enumerate(self.workers.run(partial(work, self), tiles), start=1):
-            report(Progress("reading minors", done, len(tiles)))
-            yield result
+        with one_thread():
+            finished = self.workers.run(partial(_on_one_thread, work, self), tiles)
+            for done, (_, result) in enumerate(finished, start=1):
+                report(Progress("reading minors", done, len(tiles)))
+                self.deadline.require(_WORK)
+                yield result
+
+
+def _on_one_thread(
+    work: Callable[[MinorTiles, Tile], Result], minors: MinorTiles, tile: Tile
+) -> Result:
+    # How many threads torch uses is a setting of each thread, this worker's among them.
+    torch.set_num_threads(1)
+    return work(minors, tile)
 
 
 def _entries(
@@ -230,14 +246,22 @@ def _choose_numbers(numbers: Numbers, seed: bytes) -> Numbers:
 
 MAX_DEFINED = 2**20  # evaluations by the defining equations; more are taken by the fast way
 # Numbers that a network may hold at once while it is evaluated on some pairs.
-_NUMBERS_AT_ONCE = 2**26
 _FAST_NUMBERS_AT_ONCE = 2**33
+# Entries of all minors whose determinants are taken, held together.
+_MAX_DETERMINANT_ENTRIES = 2**27
+_SECONDS_EACH_TILE = 1.0
+_WORK = "The verification"
 
 _DEFINED = "{}: determinants by FLINT, values by the defining equations"
 _ANSWERED = "{}: answers to challenges, values by the defining equations"
 _COMPARED = (
     "{}: answers to challenges, values by the fast evaluation; {:,} values compared with the \
 defining equations"
+)
+_RANDOM_HASH = "SHAKE-256 behaves like a random function, and the maker tried one statement only"
+_TRUSTED = (
+    "the fast evaluation, compared in {:,} values, is right in all {:,} (--slow takes every value "
+    "by the defining equations)"
 )
 
 
@@ -299,11 +323,54 @@ def certify_rank(
     return replace(draft, minors=tuple(minors))
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """What a verification will cost.
+
+    Args:
+        defined: evaluations by the defining equations.
+        fast: evaluations by the fast way, whose time is measured before they begin.
+        seconds: of the defined ones, on these workers, generously.
+        workers: how many work at the same time.
+    """
+
+    defined: int
+    fast: int
+    seconds: float
+    workers: int
+
+    def __str__(self) -> str:
+        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        text = (
+            f"{self.defined:,} evaluations by the defining equations, at most about "
+            f"{readable_seconds(self.seconds)} on {workers}"
+        )
+        return f"{text}, and {self.fast:,} by the fast evaluation" if self.fast else text
+
+
+def estimate_verification(
+    certificate: Certificate,
+    *,
+    max_defined: int | None = MAX_DEFINED,
+    workers: Workers | None = None,
+) -> Estimate:
+    """What `verify` with the same arguments will cost, without doing any of it.
+
+    Raises:
+        CertificateError: if it speaks of a network, weights or points that do not exist.
+    """
+    with _as_certificate_errors():
+        function = _CertifiedFunction.of(certificate, workers or Workers(), None)
+        return function.estimate(max_defined)
+
+
 def verify(
     certificate: Certificate,
     report: Report = ignore,
     *,
-    max_defined: int = MAX_DEFINED,
+    max_defined: int | None = MAX_DEFINED,
+    max_seconds: float | None = None,
+    workers: Workers | None = None,
 ) -> Verdict:
     """Check a certificate by recomputing what is needed, and nothing else.
 
@@ -316,30 +383,29 @@ def verify(
         certificate: as read from a file.
         report: called after every finished tile.
         max_defined: up to so many evaluations, challenges too are checked by the defining
-            equations.
+            equations; None for always.
+        max_seconds: refused if it is estimated to take longer, and given up when it does.
+        workers: who evaluates; all cores if None.
 
     Raises:
         CertificateError: if it speaks of a network, weights or points that do not exist, or a
             large minor has no answers.
+        BudgetError: if it takes longer than it may.
     """
     started = time.perf_counter()
-    try:
-        network = build(certificate.family, certificate.settings)
-        certified = _CertifiedFunction(certificate, network)
-        certified.require_existing_points()
-        small = [n for n, minor in enumerate(certificate.minors) if minor.answers is None]
-        large = [n for n, minor in enumerate(certificate.minors) if minor.answers is not None]
-        reason, paths = None, []
+    deadline = Deadline(max_seconds)
+    with _as_certificate_errors():
+        certified = _CertifiedFunction.of(certificate, workers or Workers(), deadline)
+        deadline.require_estimate(_WORK, certified.estimate(max_defined).seconds)
+        small, large = certified.small, certified.large
+        reason, paths, conditions = None, list[str](), list[str]()
         if small:
             paths.append(_DEFINED.format(_count_text(small)))
             reason = certified.vanishing_determinant(small, report)
         if large and reason is None:
-            path, reason = certified.wrong_answer(large, max_defined, report)
+            path, trusted, reason = certified.wrong_answer(large, max_defined, report)
             paths.append(path)
-    except RankscopeError as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"The certificate cannot be checked. {error}") from error
+            conditions = [_RANDOM_HASH, *trusted]
     return Verdict(
         is_proved=reason is None,
         statement=certificate.statement,
@@ -349,7 +415,20 @@ def verify(
         num_minors=len(certificate.minors),
         paths=tuple(paths),
         seconds=time.perf_counter() - started,
+        conditions=tuple(conditions),
+        summary=certificate.summary,
     )
+
+
+@contextmanager
+def _as_certificate_errors() -> Iterator[None]:
+    """What a network refuses is wrong with the certificate that asks for it."""
+    try:
+        yield
+    except (CertificateError, BudgetError):
+        raise
+    except RankscopeError as error:
+        raise CertificateError(f"The certificate cannot be checked. {error}") from error
 
 
 @dataclass(frozen=True)
@@ -358,20 +437,49 @@ class _CertifiedFunction:
 
     certificate: Certificate
     network: PolynomialNetwork
+    workers: Workers = field(default_factory=Workers)
+    deadline: Deadline = field(default_factory=lambda: Deadline(None))
+
+    @classmethod
+    def of(
+        cls, certificate: Certificate, workers: Workers, deadline: Deadline | None
+    ) -> "_CertifiedFunction":
+        """The function, its network built and all points known to exist."""
+        network = build(certificate.family, certificate.settings)
+        function = cls(certificate, network, workers, deadline or Deadline(None))
+        function.require_existing_points()
+        return function
+
+    @property
+    def small(self) -> list[int]:
+        """Numbers of the minors whose determinants are taken."""
+        return [n for n, minor in enumerate(self.certificate.minors) if minor.answers is None]
+
+    @property
+    def large(self) -> list[int]:
+        """Numbers of the minors that are answered for."""
+        return [n for n, minor in enumerate(self.certificate.minors) if minor.answers is not None]
 
     @cached_property
-    def defined(self) -> SplitFunction:
+    def defined(self) -> DefinedFunction:
         """The function by the defining equations."""
-        return self._in_pieces(self.network.reference_split, _NUMBERS_AT_ONCE)
+        certificate = self.certificate
+        self.network.require_covered(certificate.partition)
+        function = DefinedFunction(
+            self.network,
+            certificate.partition,
+            seed=certificate.points_seed,
+            prime=certificate.prime,
+            weights=_residues(certificate, self.network),
+        )
+        function.deadline = self.deadline
+        return function
 
     @cached_property
     def fast(self) -> SplitFunction:
         """The function as it was measured."""
-        return self._in_pieces(self.network.split, _FAST_NUMBERS_AT_ONCE)
-
-    def _in_pieces(self, split: Callable[..., SplitFunction], numbers_at_once: int) -> InPieces:
         certificate, network = self.certificate, self.network
-        function = split(
+        function = network.split(
             certificate.partition,
             seed=certificate.points_seed,
             prime=certificate.prime,
@@ -380,7 +488,37 @@ class _CertifiedFunction:
         # Whatever a layer computes for one pair has fewer entries than this.
         num_weights = sum(parameter.numel() for parameter in network.parameters())
         numbers_each = network.num_positions**2 * (network.input_size + num_weights)
-        return InPieces(function, max(1, numbers_at_once // numbers_each))
+        return InPieces(function, max(1, _FAST_NUMBERS_AT_ONCE // numbers_each))
+
+    def tiles(self, numbers: list[int]) -> MinorTiles:
+        """The minors with these numbers by the defining equations, in tiles of about a second."""
+        entries = int(_SECONDS_EACH_TILE / self.defined.cost.seconds)
+        return MinorTiles(
+            self.defined,
+            [self.certificate.minors[number] for number in numbers],
+            self.workers,
+            max(1, min(ENTRIES_AT_ONCE, entries)),
+            self.deadline,
+        )
+
+    def estimate(self, max_defined: int | None) -> Estimate:
+        """What will be evaluated, and how long that takes."""
+        by_definition = self._evaluations(self.small)
+        answered = self._evaluations(self.large)
+        if max_defined is None or answered <= max_defined:
+            by_definition, answered = by_definition + answered, 0
+        else:
+            by_definition += _SPOTS**2 * self.tiles(self.large).num_parts
+        workers = self.workers.num_local
+        seconds = by_definition * self.defined.cost.seconds / workers
+        return Estimate(by_definition, answered, seconds, workers)
+
+    def _evaluations(self, numbers: list[int]) -> int:
+        if not numbers:
+            return 0
+        tiles = self.tiles(numbers)
+        rows, columns = tiles.points()
+        return len(rows) * len(columns) * tiles.num_parts
 
     def require_existing_points(self) -> None:
         num_rows, num_columns = self.defined.num_points
@@ -406,9 +544,12 @@ class _CertifiedFunction:
 
     def vanishing_determinant(self, numbers: list[int], report: Report) -> str | None:
         """Why the minors with these numbers fail; None if they do not."""
-        minors = [self.certificate.minors[number] for number in numbers]
-        matrices = MinorTiles(self.defined, minors).matrices(report)
+        entries = sum(self.certificate.minors[number].size ** 2 for number in numbers)
+        what = "entries of the minors without answers"
+        require_within("verify", what, entries, _MAX_DETERMINANT_ENTRIES)
+        matrices = self.tiles(numbers).matrices(report)
         for number, matrix in zip(numbers, matrices, strict=True):
+            self.deadline.require(_WORK)
             if determinant_modulo(matrix, self.certificate.prime) == 0:
                 return (
                     f"minor {number}, of size {len(matrix)}, is 0 modulo {self.certificate.prime}."
@@ -416,9 +557,9 @@ class _CertifiedFunction:
         return None
 
     def wrong_answer(
-        self, numbers: list[int], max_defined: int, report: Report
-    ) -> tuple[str, str | None]:
-        """How the answers of the minors with these numbers were checked, and why they fail."""
+        self, numbers: list[int], max_defined: int | None, report: Report
+    ) -> tuple[str, list[str], str | None]:
+        """How the answers of some minors were checked, what that trusts, and why they fail."""
         what = _count_text(numbers)
         minors = [self.certificate.minors[number] for number in numbers]
         binding = self.certificate.binding()
@@ -426,19 +567,27 @@ class _CertifiedFunction:
             draw_challenges(binding, number, minor.size, self.certificate.prime)
             for number, minor in zip(numbers, minors, strict=True)
         ]
-        slow = MinorTiles(self.defined, minors)
-        rows, columns = slow.points()
-        if len(rows) * len(columns) * slow.num_parts <= max_defined:
+        slow, count = self.tiles(numbers), self._evaluations(numbers)
+        if max_defined is None or count <= max_defined:
             path = _ANSWERED.format(what)
-            return path, _first_wrong(numbers, slow.wrong_answers(right_sides, report))
-        quick = MinorTiles(self.fast, minors)
+            return path, [], _first_wrong(numbers, slow.wrong_answers(right_sides, report))
+        quick = MinorTiles(self.fast, minors, self.workers, deadline=self.deadline)
         spots = slow.spots(binding)
         is_equal = quick.parts(*spots) == slow.parts(*spots)
         path = _COMPARED.format(what, is_equal.size)
         if not is_equal.all():
             differing = is_equal.size - int(is_equal.sum())
-            return path, f"the fast evaluation differs from the definition {differing:,} times."
-        return path, _first_wrong(numbers, quick.wrong_answers(right_sides, report))
+            return path, [], f"the fast evaluation differs from the definition {differing:,} times."
+        self._require_time_for(quick, spots, count)
+        trusted = [_TRUSTED.format(is_equal.size, count)]
+        return path, trusted, _first_wrong(numbers, quick.wrong_answers(right_sides, report))
+
+    def _require_time_for(self, quick: MinorTiles, spots: Tile, count: int) -> None:
+        """Measure the fast evaluation, now that it is compiled, and refuse what takes too long."""
+        started = time.perf_counter()
+        measured = quick.parts(*spots).size
+        seconds = (time.perf_counter() - started) * count / max(1, measured)
+        self.deadline.require_estimate(_WORK, seconds / self.workers.num_local)
 
 
 def _first_wrong(numbers: list[int], num_wrong: list[int]) -> str | None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rankscope.diagrams.parts import Function
+from rankscope.reading.drafting import Known
 from rankscope.reading.drafts import Barrier, Draft, Letters, Operand
 from rankscope.reading.rules import Result, Rule
 from rankscope.reading.trace import Value
@@ -109,7 +110,7 @@ def _added_mask(rule: Rule, mask: ArrayView, fixed: Tensor | None) -> ArrayView:
         return rule.reading.constant(f"{rule.name}.mask", numbers.masked_fill(~fixed, -math.inf))
     arguments = (("condition", mask), ("self", 0.0), ("other", -math.inf))
     (made,) = rule.drafting.call(
-        f"{rule.name}.mask", "torch.ops.aten.where.Scalar", arguments, (mask.shape,), is_exact=True
+        f"{rule.name}.mask", "torch.ops.aten.where.Scalar", arguments, (mask.shape,), Known()
     )
     return made
 

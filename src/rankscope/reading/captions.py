@@ -61,7 +61,13 @@ def weight_label(array: str) -> str:
         '\\mathbf{W}^{Q}'
         >>> weight_label("weight")
         '\\mathbf{W}'
+        >>> weight_label("lstm.weight_hh_l1"), weight_label("lstm.bias_ih_l0")
+        ('\\mathbf{U}_{1}', '\\mathbf{b}_{0}')
     """
+    recurrent = re.search(r"\b(weight_ih|weight_hh|bias_[ih]h)(?:_l(\d+))?(?:_reverse)?$", array)
+    if recurrent is not None:
+        letter = {"weight_ih": "W", "weight_hh": "U"}.get(recurrent[1], "b")
+        return rf"\mathbf{{{letter}}}" + (f"_{{{recurrent[2]}}}" if recurrent[2] else "")
     path = array.rpartition(".")[0]
     word = path.rpartition(".")[2]
     if word in PROJECTIONS:
@@ -149,17 +155,17 @@ Symbols = Mapping[tuple[str, int | None], int]
 
 def _symbols(body: Body) -> Symbols:
     """How many primes a letter has for each size: none for the size that comes first."""
-    found: dict[tuple[str, int | None], int] = {}
+    primes: dict[tuple[str, int | None], int] = {}
     counts: dict[str, int] = {}
     for diagram in diagrams_of(body):
         held = [index for node in diagram.nodes for index in node.indices]
         held += [convolution.output for convolution in diagram.convolutions]
         for index in (diagram.index_by_name[name] for name in held):
             stem = _stem(index)
-            if stem and (stem, index.size) not in found:
-                found[(stem, index.size)] = counts.get(stem, 0)
+            if stem and (stem, index.size) not in primes:
+                primes[(stem, index.size)] = counts.get(stem, 0)
                 counts[stem] = counts.get(stem, 0) + 1
-    return found
+    return primes
 
 
 def _stem(index: Index) -> str:

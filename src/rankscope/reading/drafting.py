@@ -1,7 +1,7 @@
-"""From views and letters to the steps of a network.
+"""Views and letters become the steps of a network.
 
-`draw` gives names to the pieces that the letters of a draft stand for, and `Drafting` collects the
-steps.
+`draw_term` gives names to the pieces that the letters of a draft stand for, and `Drafting` collects
+the steps.
 """
 
 import math
@@ -21,7 +21,7 @@ from rankscope.diagrams.network import (
 )
 from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading.drafts import Barrier, Clash, Draft, Letters, Operand, Slide, align
+from rankscope.reading.drafts import Barrier, Clash, Draft, Letters, Operand, Slide, common_pieces
 from rankscope.reading.views import (
     ArrayView,
     Axis,
@@ -36,6 +36,19 @@ from rankscope.reading.views import (
     with_axis,
     with_thin_piece,
 )
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known about a call that only moves numbers, is linear in them, or has equations.
+
+    Args:
+        operations: additions and multiplications.
+        equations: what it computes, in TeX, if it is not linear.
+    """
+
+    operations: int = 0
+    equations: tuple[str, ...] = ()
 
 
 @dataclass
@@ -81,7 +94,7 @@ def primed(symbol: str, count: int) -> str:
     return symbol + "^{" + r"\prime" * count + "}"
 
 
-def draw(name: str, draft: Draft, pieces: Mapping[str, Axis], naming: Naming) -> Diagram:
+def draw_term(name: str, draft: Draft, pieces: Mapping[str, Axis], naming: Naming) -> Diagram:
     """The diagram of one term; open legs that nothing holds are held by a constant of ones."""
     nodes = tuple(_node(operand, pieces, naming) for operand in draft.operands)
     convolutions = tuple(
@@ -140,14 +153,14 @@ def _node(operand: Operand, pieces: Mapping[str, Axis], naming: Naming) -> Node:
 
 def _cut(axis: Axis, cut: Axis) -> dict[Piece, Axis]:
     """Which pieces of the common cut stand for each piece of an axis."""
-    rest, found = list(cut), dict[Piece, Axis]()
+    rest, parts = list(cut), dict[Piece, Axis]()
     for piece in axis:
         taken: list[Piece] = []
         # A piece of size 1 is kept where all have size 1, and dropped where it is broadcast.
         while rest and (piece.size > size_of(taken) or (piece.size == size_of(cut) and not taken)):
             taken.append(rest.pop(0))
-        found[piece] = tuple(taken)
-    return found
+        parts[piece] = tuple(taken)
+    return parts
 
 
 def _ones(
@@ -224,15 +237,15 @@ class Drafting:
                 )
         drafts = tuple(self._with_whole_letters(name, draft) for draft in drafts)
         try:
-            pieces = align(drafts, known or {})
+            pieces = common_pieces(drafts, known or {})
             while isinstance(pieces, Clash):
                 drafts = self._without_clash(name, drafts, pieces)
-                pieces = align(drafts, known or {})
+                pieces = common_pieces(drafts, known or {})
         except SizeError as error:
             raise SizeError(f"{name}: {error}") from error
         factors = [draft.outer_factor for draft in drafts]
         naming, step_name = Naming(), unused(name, self.reserved)
-        diagrams = [draw(step_name, draft, pieces, naming) for draft in drafts]
+        diagrams = [draw_term(step_name, draft, pieces, naming) for draft in drafts]
         axes = tuple(pieces[letter] for letter in drafts[0].output)
         if len(diagrams) == 1:
             return replace(self._add(step_name, diagrams[0], axes, label), factor=factors[0])
@@ -278,9 +291,7 @@ class Drafting:
         function: str,
         arguments: Sequence[tuple[str, Any]],
         shapes: Sequence[tuple[int, ...]],
-        *,
-        is_exact: bool = False,
-        operations: int = 0,
+        known: Known | None = None,
     ) -> tuple[ArrayView, ...]:
         """Add a step that calls an operator; views among its arguments are what it takes.
 
@@ -289,8 +300,7 @@ class Drafting:
             function: full name of the operator.
             arguments: by name; views alone or in lists.
             shapes: of the arrays it makes.
-            is_exact: whether it only moves numbers or is linear in them.
-            operations: additions and multiplications, where that is known.
+            known: what is known about it if it is exact; None if it is opaque.
         """
         taken: list[Node] = []
         indices: list[Index] = []
@@ -317,7 +327,16 @@ class Drafting:
         output = tuple(index.name for index in made)
         step_name = unused(name, self.reserved)
         diagram = Diagram(step_name, (*indices, *made), (*taken, operation), output)
-        body = Call(step_name, function, written, diagram, tuple(shapes), is_exact, operations)
+        body = Call(
+            step_name,
+            function,
+            written,
+            diagram,
+            tuple(shapes),
+            known is not None,
+            known.operations if known is not None else 0,
+            equations=known.equations if known is not None else (),
+        )
         step = Step(step_name, body)
         self.reserved.update(step.arrays)
         self.steps.append(step)
@@ -344,11 +363,11 @@ class Drafting:
         """The value with exactly one piece on an axis, copied if there is no other way."""
         if not value.axes[axis]:
             return with_thin_piece(value, axis)
-        found = merged(value, axis)
-        if found is None:
-            found = merged(self.copied(name, value), axis)
-        assert found is not None, "a copy is stored in the order of its axes"
-        return found
+        result = merged(value, axis)
+        if result is None:
+            result = merged(self.copied(name, value), axis)
+        assert result is not None, "a copy is stored in the order of its axes"
+        return result
 
     def reshape(self, name: str, value: ArrayView, shape: Sequence[int]) -> ArrayView:
         """The value in another shape; one size may be -1.
@@ -357,11 +376,11 @@ class Drafting:
             SizeError: if the number of entries differs.
         """
         wanted = _inferred(name, size_of(value.flat), tuple(shape))
-        found = reshaped(value, wanted)
-        if found is None:
-            found = reshaped(self.copied(name, value), wanted)
-        assert found is not None, "a copy is stored in the order of its axes"
-        return found
+        result = reshaped(value, wanted)
+        if result is None:
+            result = reshaped(self.copied(name, value), wanted)
+        assert result is not None, "a copy is stored in the order of its axes"
+        return result
 
     def narrow(self, name: str, value: ArrayView, axis: int, span: tuple[int, int]) -> ArrayView:
         """Positions `start` to `stop` of one axis, read as rows of the array."""
@@ -371,11 +390,11 @@ class Drafting:
         if value.axes[axis] and value.axes[axis][0] not in value.stored:
             piece = Piece(stop - start, value.axes[axis][0].sort)
             return replace(value, axes=with_axis(value.axes, axis, (piece,)))
-        found = rows_along(value, axis, span)
-        if found is None:
-            found = rows_along(self._stored_first(name, value, axis), axis, span)
-        assert found is not None, "the axis is now stored first"
-        return found
+        result = rows_along(value, axis, span)
+        if result is None:
+            result = rows_along(self._stored_first(name, value, axis), axis, span)
+        assert result is not None, "the axis is now stored first"
+        return result
 
     def _stored_first(self, name: str, value: ArrayView, axis: int) -> ArrayView:
         """A copy whose array starts with an axis; the parts of one axis share a copy."""

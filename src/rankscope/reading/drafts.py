@@ -1,6 +1,6 @@
 """Drafts: terms written like an einsum whose letters stand for whole axes.
 
-`align` cuts each letter into the pieces that all operands agree on.
+`common_pieces` cuts each letter into the pieces that all operands agree on.
 """
 
 import math
@@ -112,7 +112,7 @@ class Clash:
     operand: Operand
 
 
-def align(drafts: Sequence[Draft], known: Mapping[str, Axis]) -> dict[str, Axis] | Clash:
+def common_pieces(drafts: Sequence[Draft], known: Mapping[str, Axis]) -> dict[str, Axis] | Clash:
     """The pieces of every letter, as fine as needed for all operands.
 
     Args:
@@ -122,7 +122,7 @@ def align(drafts: Sequence[Draft], known: Mapping[str, Axis]) -> dict[str, Axis]
     Raises:
         SizeError: if a letter has two sizes.
     """
-    found: dict[str, Axis] = {}
+    pieces_of: dict[str, Axis] = {}
     operands = [operand for draft in drafts for operand in draft.operands]
     broadcast = [letter for draft in drafts for letter in draft.broadcast]
     for letter in dict.fromkeys(letter for o in operands for letter in o.letters):
@@ -135,20 +135,20 @@ def align(drafts: Sequence[Draft], known: Mapping[str, Axis]) -> dict[str, Axis]
         _check_sizes(letter, ends, least=2 if letter in broadcast else 1)
         thick = [End(end.operand, _thick(end.axis)) for end in ends if size_of(end.axis) > 1]
         if not thick:
-            found[letter] = next((end.axis[:1] for end in ends if end.axis), ())
+            pieces_of[letter] = next((end.axis[:1] for end in ends if end.axis), ())
             continue
         cuts = common_cuts([[piece.size for piece in end.axis] for end in thick])
         if cuts is None:
             return Clash(max(thick, key=lambda end: len(end.axis)).operand)
-        found[letter] = _finest([end.axis for end in thick], cuts)
-    return _apart(found) | dict(known)
+        pieces_of[letter] = _finest([end.axis for end in thick], cuts)
+    return _apart(pieces_of) | dict(known)
 
 
-def _apart(found: Mapping[str, Axis]) -> dict[str, Axis]:
+def _apart(pieces_of: Mapping[str, Axis]) -> dict[str, Axis]:
     """Different letters get different pieces, even where one value is used twice."""
     seen: set[Piece] = set()
     apart: dict[str, Axis] = {}
-    for letter, axis in found.items():
+    for letter, axis in pieces_of.items():
         fresh = tuple(_twin(piece) if piece in seen else piece for piece in axis)
         seen.update(fresh)
         apart[letter] = fresh
@@ -164,8 +164,8 @@ def _check_sizes(letter: str, ends: Sequence[End], *, least: int) -> None:
     """Refuse two sizes on one letter; sizes below `least` are broadcast."""
     sizes = {size_of(end.axis): end.operand for end in ends if size_of(end.axis) >= least}
     if len(sizes) > 1:
-        told = " and ".join(f"{size} in {operand.name!r}" for size, operand in sizes.items())
-        raise SizeError(f"Axis {letter!r} has two sizes: {told}.")
+        both = " and ".join(f"{size} in {operand.name!r}" for size, operand in sizes.items())
+        raise SizeError(f"Axis {letter!r} has two sizes: {both}.")
 
 
 def _thick(axis: Axis) -> Axis:

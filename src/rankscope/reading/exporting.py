@@ -1,4 +1,4 @@
-"""From a module and an example to the program that `torch.export` makes of it, or a refusal."""
+"""The program that `torch.export` makes of a module and an example, or a refusal."""
 
 import inspect
 import logging
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.nn.modules import transformer
+from torch.nn.utils.rnn import PackedSequence
 
 from rankscope.errors import RequestError, SizeError, UnsupportedModuleError
 from rankscope.modes import inference
@@ -46,7 +47,7 @@ def exported(module: nn.Module, example: Example) -> tuple[ExportedProgram, bool
         integers = tuple(part.round().long() for part in arguments)
         arguments = integers if _takes(module, integers) else arguments
     free = _free_sizes(module, arguments, options)
-    with inference(module), torch.no_grad(), _quiet(), _masks_as_they_are():
+    with inference(module), torch.no_grad(), _quiet(), _masks_as_they_are(), _no_cache(module):
         try:
             return _export(module, arguments, options, free), True
         except Exception as error:  # noqa: BLE001 - torch raises many kinds; the next try says why
@@ -120,6 +121,11 @@ def _free(part: object) -> Any:
     # torch fixes a size of 1, so that only larger ones may vary.
     if isinstance(part, Tensor):
         return {0: Dim.AUTO} if part.ndim and part.shape[0] > 1 else {}
+    if isinstance(part, PackedSequence):
+        raise UnsupportedModuleError(
+            f"trace: torch cannot export a packed sequence, got one of {len(part.batch_sizes)} "
+            "steps; pad it to a tensor."
+        )
     if isinstance(part, (list, tuple)):
         return type(part)(_free(each) for each in part)
     if isinstance(part, Mapping):
@@ -165,7 +171,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings and log lines that torch.export has for its own developers."""
+    """Silence the warnings and log lines that torch.export has for its own developers."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -179,7 +185,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _masks_as_they_are() -> Iterator[None]:
-    """Without the question of PyTorch's transformers whether a mask is causal.
+    """Leave out the question of PyTorch's transformers whether a mask is causal.
 
     The answer depends on numbers, so that torch could not export it. It is only a hint: the mask
     is applied either way.
@@ -190,3 +196,20 @@ def _masks_as_they_are() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = original
+
+
+@contextmanager
+def _no_cache(module: nn.Module) -> Iterator[None]:
+    """Leave out the keys and values that language models return for the next call.
+
+    They are no tensors, so that torch could not export them, and no other output depends on them.
+    """
+    held: list[Any] = [getattr(inner, "config", None) for inner in module.modules()]
+    changed = [one for one in held if getattr(one, "use_cache", None) is True]
+    for configuration in changed:
+        configuration.use_cache = False
+    try:
+        yield
+    finally:
+        for configuration in changed:
+            configuration.use_cache = True

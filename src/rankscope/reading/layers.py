@@ -8,7 +8,7 @@ import torch
 
 from rankscope.diagrams.parts import PARAMETER_ROLES, Function, Role
 from rankscope.reading.captions import fraction_label, weight_label
-from rankscope.reading.drafting import axis_letters
+from rankscope.reading.drafting import Known, axis_letters
 from rankscope.reading.drafts import Barrier, Draft, Operand, Slide
 from rankscope.reading.rules import Result, Rule
 from rankscope.reading.views import (
@@ -135,7 +135,7 @@ def read_transposed(rule: Rule) -> Result:
     """A transposed convolution is called as it is; every input meets every kernel entry once."""
     view, weight = rule.view("input"), rule.view("weight")
     operations = 2 * math.prod(view.shape) * math.prod(weight.shape[1:])
-    return rule.call(is_exact=True, operations=operations)[0]
+    return rule.call(Known(operations))[0]
 
 
 def read_average_pool(rule: Rule) -> Result:

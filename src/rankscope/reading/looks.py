@@ -54,7 +54,7 @@ def read_unsqueeze(rule: Rule) -> Result:
 
 
 def read_squeeze(rule: Rule) -> Result:
-    """Without axes of size 1."""
+    """The value without its axes of size 1."""
     view = rule.view("self")
     given = rule.argument("dim")
     axes = range(len(view.axes)) if given is None else given if isinstance(given, list) else [given]

@@ -7,7 +7,7 @@ another look at the same numbers. What has no rule, or whose rule declines, is c
 
 from collections.abc import Mapping
 
-from rankscope.reading import arithmetic, attention, layers, looks, products
+from rankscope.reading import arithmetic, attention, calls, layers, looks, products
 from rankscope.reading.rules import Reader
 
 RULES: Mapping[str, Reader] = {
@@ -75,6 +75,8 @@ RULES: Mapping[str, Reader] = {
     "group_norm": layers.read_group_norm,
     "instance_norm": layers.read_instance_norm,
     "batch_norm": layers.read_batch_norm,
+    # Recurrences.
+    **dict.fromkeys(calls.EQUATIONS, calls.read_recurrence),
 }
 
 # Called as they are, but exact: they move numbers, fill in fixed ones, or are linear.

@@ -1,4 +1,4 @@
-"""From a module to a network of diagrams: the trace, read operation by operation."""
+"""A module as a network of diagrams: its trace, read operation by operation."""
 
 import copy
 from collections import Counter
@@ -13,11 +13,12 @@ from rankscope.diagrams.module import module_arrays
 from rankscope.diagrams.network import Box, Constant, Network, Step, Structure, nodes_of
 from rankscope.diagrams.parts import Node, Role
 from rankscope.errors import DiagramError, SizeError, UnsupportedModuleError
+from rankscope.reading.calls import OPERATIONS
 from rankscope.reading.captions import captioned
-from rankscope.reading.drafting import Drafting
+from rankscope.reading.drafting import Drafting, Known
 from rankscope.reading.exporting import Example
 from rankscope.reading.meaning import MOVES, RULES
-from rankscope.reading.outline import outlined
+from rankscope.reading.outline import with_boxes
 from rankscope.reading.patterns import simplified
 from rankscope.reading.rules import Reading, Rule
 from rankscope.reading.simplifying import inline, split_rows
@@ -148,7 +149,7 @@ class _Reader:
             made = inline(made)
             made = inline(split_rows(made, self.num_rows))
         else:
-            made = outlined(made, self.paths, self.trace.modules, depth, self.num_rows)
+            made = with_boxes(made, self.paths, self.trace.modules, depth, self.num_rows)
         return captioned(self._with_constants(made), list(self.inputs.values()))
 
     def _read(self, operation: Operation, name: str) -> Sequence[ArrayView]:
@@ -164,7 +165,9 @@ class _Reader:
             if result is not None:
                 return result if isinstance(result, tuple) else (result,)
             self.drafting.forget(count)
-        return rule.call(is_exact=operation.kind in MOVES and _has_fixed_indices(rule))
+        counted = OPERATIONS.get(operation.kind)
+        is_exact = operation.kind in MOVES and _has_fixed_indices(rule)
+        return rule.call(Known(0 if counted is None else counted(rule)) if is_exact else None)
 
     def _output(self, value: Value) -> str:
         """The array that an output is, in its shape; copied if there is none."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import Role
-from rankscope.reading.drafting import Drafting, unused
+from rankscope.reading.drafting import Drafting, Known, unused
 from rankscope.reading.trace import Operation, Value
 from rankscope.reading.views import (
     ArrayView,
@@ -95,8 +95,8 @@ class Rule:
         """What the operation makes, or the first of several."""
         return self.operation.output
 
-    def call(self, *, is_exact: bool, operations: int = 0) -> tuple[ArrayView, ...]:
-        """The operation called as it is."""
+    def call(self, known: Known | None) -> tuple[ArrayView, ...]:
+        """The operation called as it is; opaque if nothing is known about it."""
         target = self.operation.target
         if not isinstance(target, torch._ops.OpOverload):
             raise self.operation.refusal("from_module", "it is no operator of PyTorch")
@@ -115,8 +115,7 @@ class Rule:
             f"torch.ops.{target}",
             arguments,
             [output.shape for output in self.operation.outputs],
-            is_exact=is_exact,
-            operations=operations,
+            known,
         )
 
     def _given(self, part: Any) -> Any:

@@ -175,18 +175,18 @@ def _fresh_indices(inner: Diagram, outer: Diagram, legs: Mapping[str, str]) -> d
     """Inner indices by their old names; symbols that mean another size outside get a prime."""
     taken = list(outer.index_by_name)
     sizes = {index.symbol: index.size for index in outer.indices if index.symbol}
-    found: dict[str, Index] = {}
+    fresh_by_name: dict[str, Index] = {}
     for index in inner.indices:
         if index.name in legs:
-            found[index.name] = outer.index_by_name[legs[index.name]]
+            fresh_by_name[index.name] = outer.index_by_name[legs[index.name]]
             continue
         name = index.name if index.name not in taken else unused(_stem(index.name), taken)
         taken.append(name)
         fresh = replace(with_symbol_apart(index, sizes), name=name)
         if fresh.symbol is not None:
             sizes[fresh.symbol] = fresh.size
-        found[index.name] = fresh
-    return found
+        fresh_by_name[index.name] = fresh
+    return fresh_by_name
 
 
 def with_symbol_apart(index: Index, sizes: Mapping[str, int | None]) -> Index:
@@ -200,12 +200,12 @@ def with_symbol_apart(index: Index, sizes: Mapping[str, int | None]) -> Index:
 
 
 def _fresh_parts(inner: Diagram, taken: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for part in (*inner.holders, *inner.regions):
         name = part.name
-        found[name] = name if name not in taken else unused(_stem(name), taken)
-        taken.append(found[name])
-    return found
+        names[name] = name if name not in taken else unused(_stem(name), taken)
+        taken.append(names[name])
+    return names
 
 
 def _stem(name: str) -> str:
@@ -388,19 +388,19 @@ def _inlined(
     reader: Diagram | Sum, node: Node, source: Diagram | Sum, max_nodes: int
 ) -> Diagram | Sum | None:
     if isinstance(reader, Diagram):
-        found = _term_inlined(Term(reader), node, source, max_nodes)
-        if found is None:
+        inlined = _term_inlined(Term(reader), node, source, max_nodes)
+        if inlined is None:
             return None
-        alone = len(found) == 1 and found[0].coefficient == 1.0
-        return found[0].diagram if alone else Sum(reader.name, found, reader.title)
+        alone = len(inlined) == 1 and inlined[0].coefficient == 1.0
+        return inlined[0].diagram if alone else Sum(reader.name, inlined, reader.title)
     terms: list[Term] = []
     for term in reader.terms:
         # The node is compared by identity: another term may have an equal one.
         holds = any(candidate is node for candidate in term.diagram.nodes)
-        found = _term_inlined(term, node, source, max_nodes) if holds else (term,)
-        if found is None:
+        inlined = _term_inlined(term, node, source, max_nodes) if holds else (term,)
+        if inlined is None:
             return None
-        terms.extend(found)
+        terms.extend(inlined)
     return replace(reader, terms=tuple(terms))
 
 
@@ -419,13 +419,13 @@ def _terms_inlined(term: Term, source: Sum) -> tuple[Term, ...] | None:
     reader = bare(term.diagram)
     if reader is None:
         return None
-    found = []
+    terms = []
     for part in source.terms:
         diagram = _reordered(part.diagram, term.diagram, reader)
         if diagram is None:
             return None
-        found.append(Term(diagram, part.coefficient * term.coefficient))
-    return tuple(found)
+        terms.append(Term(diagram, part.coefficient * term.coefficient))
+    return tuple(terms)
 
 
 def _reordered(diagram: Diagram, reader: Diagram, only: Bare) -> Diagram | None:
@@ -483,28 +483,28 @@ def _parts(
     has_roles = len(spans) == len(PARTS) and all(is_joint(weight) for weight in weights)
     names = [*PARTS] if has_roles else [f"part{n + 1}" for n in range(len(spans))]
     marks = [*PARTS.values()] if has_roles else [f"({n + 1})" for n in range(len(spans))]
-    found = []
+    parts = []
     for span, mark, name in zip(spans, marks, names, strict=True):
         body = _narrowed(step.body, span, num_rows, mark)
         if body is None:
             return []
         label = rf"\mathbf{{{mark}}}" if has_roles else None
         wanted = part_name(step.name, name) if has_roles else f"{step.name}.{name}"
-        found.append(Part(span, Step(unused(wanted, taken), body, label)))
-    return found
+        parts.append(Part(span, Step(unused(wanted, taken), body, label)))
+    return parts
 
 
 def _narrowed(body: Body, span: Rows, num_rows: Mapping[str, int], mark: str) -> Body | None:
     diagrams = []
     for diagram in diagrams_of(body):
-        found = _narrowed_diagram(diagram, span, num_rows, mark)
-        if found is None:
+        narrowed = _narrowed_diagram(diagram, span, num_rows, mark)
+        if narrowed is None:
             return None
-        diagrams.append(found)
+        diagrams.append(narrowed)
     if not isinstance(body, Sum):
         return diagrams[0]
     terms = zip(body.terms, diagrams, strict=True)
-    return replace(body, terms=tuple(replace(term, diagram=found) for term, found in terms))
+    return replace(body, terms=tuple(replace(term, diagram=narrowed) for term, narrowed in terms))
 
 
 def _narrowed_diagram(
@@ -519,11 +519,11 @@ def _narrowed_diagram(
         return None
     nodes = []
     for node in diagram.nodes:
-        found = _narrowed_node(node, leg, size, span, num_rows)
-        if found is None:
+        narrowed = _narrowed_node(node, leg, size, span, num_rows)
+        if narrowed is None:
             return None
-        changed = found is not node and node.role is not Role.CONSTANT
-        nodes.append(replace(found, label=marked(node.tex, mark)) if changed else found)
+        changed = narrowed is not node and node.role is not Role.CONSTANT
+        nodes.append(replace(narrowed, label=marked(node.tex, mark)) if changed else narrowed)
     start, stop = span
     if stop - start == 1:
         return _without_index(replace(diagram, nodes=tuple(nodes)), leg)

@@ -144,10 +144,14 @@ class Trace:
 
     def run(self, *arguments: Any, **options: Any) -> Any:
         """What the module gives, in the same structure, computed operation by operation."""
-        known = dict(zip(self.inputs, self._flatten(*arguments, **options), strict=True))
+        known = self.inputs_of(*arguments, **options)
         for _, made in self.walk(known):
             known.update(made)
         return self.restore([known[value] for value in self.outputs])
+
+    def inputs_of(self, *arguments: Any, **options: Any) -> dict[Value, Any]:
+        """The tensors of a call's arguments, each with the value that it is."""
+        return dict(zip(self.inputs, self._flatten(*arguments, **options), strict=True))
 
     def walk(
         self, inputs: Mapping[Value, Tensor]

@@ -205,7 +205,7 @@ def unsqueezed(value: ArrayView, axis: int) -> ArrayView:
 
 
 def squeezed(value: ArrayView, axis: int) -> ArrayView:
-    """Without an axis of size 1; an axis of another size stays, as in PyTorch."""
+    """The value without an axis of size 1; an axis of another size stays, as in PyTorch."""
     if value.shape[axis] != 1:
         return value
     gone = value.axes[axis]
@@ -337,12 +337,12 @@ def common_cuts(groups: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
 def cuts_of(piece: Piece, pieces: Axis, cuts: tuple[int, ...]) -> tuple[int, ...]:
     """The part of a common cut that falls on one piece of a group."""
     before = size_of(pieces[: pieces.index(piece)])
-    border, found = 1, []
+    border, falling = 1, []
     for cut in cuts:
         if before <= border < before * piece.size:
-            found.append(cut)
+            falling.append(cut)
         border *= cut
-    return tuple(found)
+    return tuple(falling)
 
 
 def split_piece(piece: Piece, sizes: Sequence[int]) -> Axis:

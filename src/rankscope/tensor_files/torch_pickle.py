@@ -25,7 +25,7 @@ class Readable(Protocol):
     """What `pickletools` reads from; a long read must not allocate more than there is."""
 
     def read(self, count: int, /) -> bytes:
-        """At most so many bytes."""
+        """Read at most so many bytes."""
 
     def readline(self) -> bytes:
         """The bytes to the end of the line."""

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams.module import module_arrays, to_module
 from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
 from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.diagrams.source import class_name, to_source
+from rankscope.reading import from_module
 
 SIZES = {"b": 2, "n": 5, "m": 7, "h": 3, "d": 4, "c": 4, "i": 6, "o": 8, "x": 6}
 
@@ -169,3 +170,118 @@ def test_what_only_looks_like_attention_is_left_alone(
     query: str, key: str, value: str, output: str, options: dict[str, object]
 ) -> None:
     assert "scaled_dot_product" not in to_source(attention(query, key, value, output, **options))
+
+
+def normalized(value: Diagram, own: str, output: str, *, has_scale: bool = True) -> list[Term]:
+    """x r γ - μ r γ + β, the terms of a batch normalization along some legs."""
+    factors = [Node("variance", tuple(own), Role.BUFFER)]
+    factors += [Node("scale", tuple(own))] if has_scale else []
+    root = Region("root", ("variance",), Function("rsqrt", (("eps", 0.25),)))
+    rest = tuple(index for index in output if index not in own)
+    mean = diagram(
+        Node("mean", tuple(own), Role.BUFFER),
+        *factors,
+        Node("one", rest, Role.CONSTANT),
+        output=output,
+        regions=(root,),
+    )
+    inner = replace(value, nodes=(*value.nodes, *factors), regions=(*value.regions, root))
+    return [Term(inner), Term(mean, -1.0), Term(bias(own, output))]
+
+
+@pytest.mark.parametrize("has_scale", [True, False])
+@pytest.mark.parametrize(
+    ("own", "output"), [("o", "bon"), ("o", "bno"), ("hd", "bhdn"), ("b", "bn")]
+)
+def test_a_batch_normalization_is_one_call(own: str, output: str, *, has_scale: bool) -> None:
+    value = diagram(Node("X", tuple(output), Role.DATA), output=output)
+    skip = diagram(Node("S", tuple(output), Role.DATA), output=output)
+    for more in ([], [Term(skip)]):
+        total = Sum("total", (*normalized(value, own, output, has_scale=has_scale), *more))
+        assert to_source(total).count("F.batch_norm(") == 1
+        module = to_module(total, dtype=torch.float64)
+        arrays = module_arrays(module)
+        arrays.setdefault("scale", torch.ones_like(arrays["bias"]))
+        arrays["variance"].square_()
+        draw = torch.Generator().manual_seed(0)
+        inputs = [
+            torch.randn([SIZES[i] for i in output], generator=draw, dtype=torch.float64)
+            for _ in range(1 + len(more))
+        ]
+        shape = [SIZES[i] if i in own else 1 for i in output]
+        mean, variance, scale, shift = (
+            arrays[name].reshape(shape) for name in ("mean", "variance", "scale", "bias")
+        )
+        wanted = (inputs[0] - mean) * scale / (variance + 0.25).sqrt() + shift
+        torch.testing.assert_close(module(*inputs), wanted + sum(inputs[1:]))
+
+
+def test_terms_with_other_factors_are_no_batch_normalization() -> None:
+    value = diagram(Node("X", ("b", "o"), Role.DATA), output="bo")
+    scaled, mean, shift = normalized(value, "o", "bo")
+    root = replace(mean.diagram.regions[0], function=Function("rsqrt", (("eps", 0.5),)))
+    other = replace(mean.diagram, regions=(root,))
+    for terms in (
+        (scaled, Term(other, -1.0), shift),
+        (scaled, Term(mean.diagram, -2.0), shift),
+        (Term(scaled.diagram, 2.0), mean, shift),
+    ):
+        assert "F.batch_norm(" not in to_source(Sum("total", terms))
+
+
+@pytest.mark.parametrize("function", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("output", ["bni", "bin", "inb"])
+def test_a_normalization_of_inner_axes_is_one_call(function: str, output: str) -> None:
+    region = Region("N", ("X",), Function(function), over=("i",))
+    scaled = diagram(
+        Node("X", ("b", "i", "n"), Role.DATA), Node("g", ("i",)), output=output, regions=(region,)
+    )
+    terms = (Term(scaled), *([Term(bias("i", output))] if function == "layer_norm" else []))
+    total = Sum("total", terms)
+    (line,) = (line for line in to_source(total).splitlines() if "_norm(" in line)
+    assert "self.g" in line
+    assert ("self.bias" in line) == (function == "layer_norm")
+    fused, plain = values_of(total)
+    torch.testing.assert_close(fused, plain)
+
+
+@pytest.mark.parametrize("over", ["nm", "bn", "bm"])
+def test_softmax_over_several_legs(over: str) -> None:
+    region = Region("S", ("X",), Function("softmax"), over=tuple(over))
+    drawn = diagram(Node("X", ("b", "n", "m"), Role.DATA), output="bnm", regions=(region,))
+    data = torch.randn(2, 5, 7, dtype=torch.float64)
+    axes = ["bnm".index(leg) for leg in over]
+    wanted = data.exp() / data.exp().sum(axes, keepdim=True)
+    torch.testing.assert_close(to_module(drawn)(data), wanted)
+
+
+def test_a_function_overwrites_only_what_was_made_for_it() -> None:
+    product = diagram(
+        Node("X", ("n", "i"), Role.DATA),
+        Node("W", ("i", "o")),
+        output="no",
+        regions=(Region("R", ("X", "W"), Function("relu")),),
+    )
+    assert "inplace=True" in to_source(product)
+    alone = diagram(
+        Node("X", ("n", "i"), Role.DATA),
+        output="ni",
+        regions=(Region("R", ("X",), Function("relu")),),
+    )
+    assert "inplace" not in to_source(alone)
+    data = torch.randn(5, 6, requires_grad=True)
+    module = to_module(product)
+    module(data).sum().backward()
+    weight = module.get_parameter("W")
+    kept = (data @ weight > 0).float()
+    torch.testing.assert_close(data.grad, kept @ weight.T)
+    torch.testing.assert_close(weight.grad, data.T @ kept)
+
+
+def test_a_depthwise_convolution_takes_its_bias() -> None:
+    module = nn.Conv2d(4, 4, 3, groups=4)
+    network = from_module(module, (2, 4, 6, 6))
+    data = torch.randn(2, 4, 6, 6)
+    made = to_module(network, module_arrays(module))
+    assert "self.weight, self.bias, groups=4" in made.source
+    torch.testing.assert_close(made(data), module(data))

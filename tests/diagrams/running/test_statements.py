@@ -13,7 +13,7 @@ from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import RECIPES, Convolution, Function, Index, Node, Role
 from rankscope.diagrams.running.expressions import Expression, literal, number, word
-from rankscope.diagrams.running.schedule import (
+from rankscope.diagrams.running.operations import (
     Apply,
     Invoke,
     Multiply,
@@ -279,12 +279,26 @@ def test_values_of_other_classes_never_say_how_they_are_written(value: object) -
         "torch.ops.aten.from_file",
         "torch.ops.load_library.__call__",
         "torch.ops.aten.add.__class__",
+        "torch.ops.aten.__and__.__class__",
+        "torch.ops.aten.__and__Tensor",
         "torch.ops.aten.add.default(x); import os; os.system",
     ],
 )
 def test_only_operators_are_called(function: str) -> None:
     with pytest.raises(DiagramError, match=r"operators torch\.ops\.NAMESPACE.* that open no files"):
         Invoke(1, (0,), (2,), function, (("self", Source(0)),))
+
+
+def test_operators_of_bits_have_the_names_of_python() -> None:
+    call = Invoke(
+        2,
+        (0, 1),
+        (4,),
+        "torch.ops.aten.__and__.Tensor",
+        (("self", Source(0)), ("other", Source(1))),
+    )
+    made = "torch.ops.aten.__and__.Tensor(self=x, other=y)"
+    assert code(call, x=(4,), y=(4,)) == made
 
 
 def test_an_operator_is_given_tensors_words_and_plain_values_by_name() -> None:

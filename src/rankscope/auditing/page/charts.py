@@ -15,7 +15,7 @@ from rankscope.auditing.tensors import MatrixRow, TensorRow
 NUMBERED = re.compile(r"(head|expert) \d+")
 # Whole numbers between dots: blocks, experts, and the like.
 COUNTED = re.compile(r"(?<![^.])\d+(?![^.])")
-# More columns than this leave no room for a number in a cell.
+# More columns than this leave no space for a number in a cell.
 MOST_NUMBERED = 16
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.diagrams.running.schedule import Shape
+from rankscope.diagrams.running.operations import Shape
 from rankscope.errors import DiagramError
 
 
@@ -43,13 +43,13 @@ class Expression:
 
     @property
     def whole(self) -> "Expression":
-        """With all its entries, also those that broadcasting would add."""
+        """The value with all its entries, also those that broadcasting would add."""
         if self.actual == self.shape:
             return self
         return Expression(f"{self.atom}.expand{written(self.shape)}", self.shape)
 
     def reshaped(self, shape: Shape) -> "Expression":
-        """In another shape; several changes of shape become one."""
+        """The value in another shape; several changes of shape become one."""
         if self.actual != self.shape:
             return self.whole.reshaped(shape)
         if self.shape == shape:
@@ -60,7 +60,7 @@ class Expression:
         return Expression(f"{origin.atom}.reshape{written(shape)}", shape, origin=origin)
 
     def permuted(self, order: Shape) -> "Expression":
-        """With its axes in another order."""
+        """The value with its axes in another order."""
         if order == tuple(range(len(order))):
             return self
         whole, last = self.whole, len(order) - 1

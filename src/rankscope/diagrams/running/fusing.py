@@ -1,15 +1,16 @@
 """Neighbouring operations that PyTorch has one call for, made one operation.
 
 Only what pays at the sizes of real models is joined: the bias of a linear map or a convolution,
-the scales of a normalization, and softmax attention, whose scores are then never stored
-(`benchmarks/contraction.py` measures them). The schedule computes the same before and after.
+the scales of a normalization, and softmax attention, whose scores are then never stored; and a
+function overwrites a value that nobody else needs (`benchmarks/contraction.py` measures them). The
+schedule computes the same before and after.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rankscope.diagrams.running.schedule import (
+from rankscope.diagrams.running.operations import (
     Add,
     Apply,
     Attend,
@@ -17,18 +18,35 @@ from rankscope.diagrams.running.schedule import (
     Indices,
     Mask,
     Multiply,
+    Normalize,
     Operation,
     Read,
     Scale,
-    Schedule,
     Shape,
     Spread,
 )
+from rankscope.diagrams.running.schedule import Schedule
 from rankscope.diagrams.running.statements import (
     convolution_axes,
     is_elementwise,
     last_positions,
     linear_axes,
+)
+
+# Functions that PyTorch has in place.
+IN_PLACE = frozenset(
+    (
+        "elu",
+        "hardsigmoid",
+        "hardswish",
+        "hardtanh",
+        "leaky_relu",
+        "mish",
+        "relu",
+        "relu6",
+        "selu",
+        "silu",
+    )
 )
 
 
@@ -42,6 +60,8 @@ def fused(planned: Schedule) -> Schedule:
     for operation in planned.operations:
         if isinstance(operation, Add):
             fuser.find_biases(operation)
+        elif isinstance(operation, Apply) and operation.function.name in IN_PLACE:
+            fuser.find_overwritten(operation)
     return fuser.rewritten()
 
 
@@ -74,6 +94,8 @@ class _Fuser:
         self.changed: dict[int, Operation] = {}
         self.attention: dict[int, _Attention] = {}
         self.absorbed: set[int] = set()
+        # By old target: the axes in which it is computed instead, and the axes that it should have.
+        self.turns: dict[int, tuple[Indices, Indices]] = {}
         self.operations: list[Operation] = []
         self.labels = list(planned.labels[: len(planned.arrays)])
         self.new = {place: place for place in range(len(planned.arrays))}
@@ -87,19 +109,48 @@ class _Fuser:
         if not is_elementwise(product.inputs, product.output):
             return
         for first, second in ((0, 1), (1, 0)):
-            norm = self.only(product.sources[first])
-            indices, weight = product.inputs[first], product.inputs[second]
+            weight = product.inputs[second]
+            norm, order, views = self.behind_views(product.sources[first], product.inputs[first])
             if (
                 isinstance(norm, Apply)
                 and norm.function.name in ("layer_norm", "rms_norm")
                 and norm.over == last_positions(norm)
-                and indices == product.output
-                and weight == indices[len(indices) - len(norm.over) :]
+                and sorted(order) == sorted(product.output)
+                and weight == order[len(order) - len(norm.over) :]
             ):
                 sources = (*norm.sources, product.sources[second])
                 self.changed[product.target] = replace(norm, target=product.target, sources=sources)
-                self.absorbed.add(norm.target)
+                self.absorbed |= {norm.target, *views}
+                if order != product.output:
+                    self.turns[product.target] = (order, product.output)
                 return
+
+    def behind_views(
+        self, value: int, indices: Indices
+    ) -> tuple[Operation | None, Indices, list[int]]:
+        """What makes a value behind other orders of its axes, its axes as made, and the views."""
+        views: list[int] = []
+        operation = self.only(value)
+        while isinstance(operation, Multiply) and operation.stored_entries is None:
+            (own,) = operation.inputs
+            if sorted(own) != sorted(operation.output):
+                break
+            names = dict(zip(operation.output, indices, strict=True))
+            indices = tuple(names[index] for index in own)
+            views.append(operation.target)
+            operation = self.only(operation.sources[0])
+        return operation, indices, views
+
+    def find_overwritten(self, applied: Apply) -> None:
+        """A function of a value that was made for it, by what needs its own value no more."""
+        operation = self.only(applied.sources[0])
+        while operation is not None and operation.stored_entries is None:
+            operation = self.only(operation.sources[0])
+        is_made = isinstance(operation, Convolve | Normalize) or (
+            isinstance(operation, Add | Multiply) and len(operation.sources) > 1
+        )
+        if is_made:
+            self.changed[applied.target] = replace(applied, in_place=True)
 
     def find_biases(self, total: Add) -> None:
         """Terms of a sum that a product beside them can add by itself."""
@@ -143,15 +194,19 @@ class _Fuser:
         bias = tuple(spread.output.index(i) if i in spread.output else -1 for i in spread.inputs[0])
         match operation:
             case Apply(function=function, over=over, sources=(_, _)):
-                takes = function.name == "layer_norm" and bias == over
+                order, made = self.turns.get(product, (spread.output, spread.output))
+                own = tuple(made.index(order[place]) for place in over)
+                takes = function.name == "layer_norm" and bias == own
             case Multiply(inputs=(_, _), has_bias=False):
                 linear = _linear(operation, bias)
                 takes, operation = linear is not None, linear or operation
             case Convolve(has_bias=False):
-                _, groups, made, _ = convolution_axes(operation)
-                takes = bool(bias) and (*groups, *made) == tuple(
-                    operation.output[place] for place in bias if place >= 0
-                )
+                _, groups, brought, _ = convolution_axes(operation)
+                held = [operation.output[place] for place in bias if place >= 0]
+                thin = {i for i, n in zip(operation.output, operation.shape, strict=True) if n == 1}
+                takes = bool(bias) and [i for i in (*groups, *brought) if i not in thin] == [
+                    i for i in held if i not in thin
+                ]
             case _:
                 takes = False
         if not takes:
@@ -206,7 +261,12 @@ class _Fuser:
         else:
             changed = self.changed.get(old.target, old)
             sources = tuple(self.value(source) for source in changed.sources)
-            self.new[old.target] = self.write(replace(changed, sources=sources), label)
+            made = self.write(replace(changed, sources=sources), label)
+            if old.target in self.turns:
+                order, wanted = self.turns[old.target]
+                sizes = dict(zip(order, changed.shape, strict=True))
+                made = self.turned(made, order, wanted, sizes, label)
+            self.new[old.target] = made
 
     def value(self, old: int) -> int:
         """The new number of a value; what is read from an array is read where it is needed."""

@@ -119,7 +119,7 @@ def _restrict(diagram: Diagram, names: list[str]) -> Diagram:
 
 
 def side_by_side(parts: list[tuple[Diagram, Placement]], view: View) -> Placement:
-    """All parts on one line, with room between their pictures."""
+    """All parts on one line, with space between their pictures."""
     if len(parts) == 1:
         return parts[0][1]
     moved: list[Placement] = []

@@ -145,7 +145,7 @@ def free_placement(
 ) -> Placement:
     """A placement with straight wires; `angles` points loose ends, or all those of a vertex.
 
-    Loose ends of the others go where most room is, away from the middle.
+    Loose ends of the others go where most space is, away from the middle.
     """
     middle = (
         sum(x for x, _ in at.values()) / len(at),

@@ -565,9 +565,10 @@ def _spread(
 def _order(
     placed: PlacedWiring, end: NodeEnd, segment: Segment, route: Route, axis: int
 ) -> tuple[int, float, str]:
-    """From left to right without crossings: what turns left (the nearest turn first), ...
+    """A key that sorts wires from left to right so that they do not cross.
 
-    ... then what goes straight on, then what turns right (the farthest turn first).
+    What turns left comes first (the nearest turn first), then what goes straight on, then what
+    turns right (the farthest turn first).
     """
     aside = placed.centres[segment.other(end)][axis] - placed.centres[end][axis]
     points = route.points if segment.first == end else route.points[::-1]

@@ -20,7 +20,7 @@ GAP, GAP_WITH_DOT, GAP_WITH_ARCS = 1.25, 1.6, 1.5
 BARRIER_GAP = 0.45
 LABEL_ROOM = 22.0
 FRAME_PADDING = 30.0
-BESIDE_FRAME = 0.72  # from a border to the next tensor there is room for a mark and a label
+BESIDE_FRAME = 0.72  # from a border to the next tensor there is space for a mark and a label
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Sketch:
 
 
 def spread_columns(sketch: Sketch) -> None:
-    """Place all spines: equal steps, wider where a label, a dot or a barrier needs room."""
+    """Place all spines: equal steps, wider where a label, a dot or a barrier needs space."""
     needs = [(row.columns, _needs(sketch, row)) for row in sketch.rows]
     at = solve([*needs, *_needs_of_frames(sketch, {})])
     widened = _needs_of_tags(sketch, at)
@@ -136,7 +136,7 @@ def _needs_of_tags(sketch: Sketch, at: Mapping[int, float]) -> dict[str, float]:
 def _needs_of_frames(
     sketch: Sketch, widened: Mapping[str, float]
 ) -> list[tuple[tuple[int, int], tuple[float]]]:
-    """Room between each region and what stands beside it on any of its rows."""
+    """Space between each region and what stands beside it on any of its rows."""
     places = {
         name: (row.band, column)
         for row in sketch.rows
@@ -158,11 +158,11 @@ def _needs_of_frames(
         ]
         for name, column in beside:
             barriers = len(_barriers_between(sketch.wiring, NodeEnd(name), NodeEnd(inside[0])))
-            room = need + BARRIER_GAP * (barriers - 1)
+            space = need + BARRIER_GAP * (barriers - 1)
             if column > high:
-                needs.append(((high, column), (room,)))
+                needs.append(((high, column), (space,)))
             elif column < low:
-                needs.append(((column, low), (room,)))
+                needs.append(((column, low), (space,)))
     return needs
 
 

@@ -26,7 +26,7 @@ from rankscope.drawing.scene import Box, Point, union
 
 COMB_SHARE, COMB_LEAST = 0.6, 3
 BLOCKED, SHARED, SHARED_LEVEL = 6.0, 3.5, 6.0
-SHADOW = 1.3  # a leg needs this much room before the next thing in its way
+SHADOW = 1.3  # a leg needs this much space before the next thing in its way
 NEAR = 1e-6
 FAN = 0.36
 
@@ -224,9 +224,9 @@ def _side(sketch: Sketch, end: End, other: End) -> Side:
 
 
 PITCH = 1.62
-DOT_SHARE = 0.66  # a dot needs less room than the tensor it would be
+DOT_SHARE = 0.66  # a dot needs less space than the tensor it would be
 LEG_ROOM = 0.75
-BARRIER_ROOM = 0.42
+BARRIER_SPACE = 0.42
 LEG, LEG_FROM_FRAME = 46.0, 36.0
 
 
@@ -255,8 +255,10 @@ def _heights(sketch: Sketch, sides: Mapping[End, Side]) -> list[float]:
             extent[band] = max(extent[band], reach)
     heights = [0.0]
     for band in range(1, sketch.num_bands):
-        room = PITCH + sketch.size - DIAMETER / UNIT + BARRIER_ROOM * _extra_barriers(sketch, band)
-        heights.append(heights[-1] + room + down[band - 1] + up[band])
+        space = (
+            PITCH + sketch.size - DIAMETER / UNIT + BARRIER_SPACE * _extra_barriers(sketch, band)
+        )
+        heights.append(heights[-1] + space + down[band - 1] + up[band])
     return heights
 
 

@@ -343,7 +343,7 @@ def least_width(wiring: Wiring, region: str) -> float:
     """A frame is never narrower than its tag.
 
     With four legs or more, one may leave through the middle of the top and one through the
-    bottom; then the tag needs the room of one half.
+    bottom; then the tag needs the space of one half.
     """
     diagram = wiring.diagram
     tag = text_width(tag_text(diagram, diagram.region_by_name[region]), TAG_FONT)

@@ -2,6 +2,7 @@
 
 from rankscope.factorize.formats.format import Format
 from rankscope.factorize.formats.plain import (
+    DENSE,
     CPFormat,
     SVDFormat,
     TensorRingFormat,
@@ -29,3 +30,6 @@ FORMATS: dict[str, Format] = {
         ReshapedTensorRingFormat(),
     )
 }
+
+# What a stored weight may be: also the dense one, in fewer bits.
+STORED_FORMATS: dict[str, Format] = {**FORMATS, DENSE.name: DENSE}

@@ -231,6 +231,9 @@ class DenseFormat(PlainFormat):
     def full_ranks(self, shape: WeightShape) -> Ranks:
         return ()
 
+    def largest_ranks(self, shape: WeightShape, num_parameters: int) -> Ranks | None:
+        return () if shape.num_parameters <= num_parameters else None
+
     def fit(self, weight: Tensor, ranks: Ranks, *, seed: int) -> dict[str, Tensor]:
         return {"weight": weight}
 

@@ -1,1 +1,8 @@
-"""Explicit networks that prove theorems on expressivity, and blocks of networks by hand."""
+"""Explicit networks that prove theorems on expressivity, and blocks of networks by hand.
+
+Names are imported when they are first used; `__init__.pyi` lists them.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

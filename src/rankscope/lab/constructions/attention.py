@@ -360,12 +360,12 @@ def reversing_network(length: int, size: int, *, sharpness: float) -> RecurrentA
 
 def _clock_recurrence(shift: Tensor, write: Tensor) -> Recurrence:
     """A clock that `shift` moves, beside what `write` makes of the newest input."""
-    length, room = len(shift), len(write)
-    start = torch.zeros(length + room, dtype=torch.float64)
+    length, space = len(shift), len(write)
+    start = torch.zeros(length + space, dtype=torch.float64)
     start[length - 1] = 1.0
     return Recurrence(
         input_weight=pad(write, (0, 0, length, 0)),
-        state_weight=pad(shift, (0, room, 0, room)),
+        state_weight=pad(shift, (0, space, 0, space)),
         bias=torch.zeros_like(start),
         start=start,
         activation=torch.relu,

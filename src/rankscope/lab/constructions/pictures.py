@@ -154,7 +154,7 @@ def draw_matrices(
             if is_small:
                 _write_entries(plot, matrix)
 
-    # As tall as the tallest matrix, with room for words.
+    # As tall as the tallest matrix, with space for words.
     tallest = max(matrix.shape[0] / matrix.shape[1] for matrix in matrices.values())
     return save_figure(path, fill, size=(2.9 * len(matrices) + 0.4, 2.4 * tallest + 1.1))
 
@@ -312,7 +312,7 @@ def shared_colours(matrix: SharedMatrix) -> Reals:
 
 
 def _colour(place: int, count: int) -> tuple[float, float, float]:
-    """Around the wheel of hues, every second one darker."""
+    """Colours around the wheel of hues, every second one darker."""
     return colorsys.hls_to_rgb(place / count, 0.48 if place % 2 else 0.68, 0.6)
 
 
@@ -443,9 +443,9 @@ def draw_ways(problem: ConvexProblem, ways: Mapping[str, Reals], path: Path | st
         raise ConstructionError(f"draw_ways needs points of 2 parameters, got shapes {shapes}.")
     points = numpy.concatenate([problem.minimizer[None], *ways.values()])
     low, high = points.min(axis=0), points.max(axis=0)
-    room = 0.08 * (high - low).max() + 1e-9
+    space = 0.08 * (high - low).max() + 1e-9
     across, up = (
-        numpy.linspace(low[i] - room, high[i] + room, NUM_LANDSCAPE_POINTS) for i in range(2)
+        numpy.linspace(low[i] - space, high[i] + space, NUM_LANDSCAPE_POINTS) for i in range(2)
     )
 
     def fill(figure: Any) -> None:

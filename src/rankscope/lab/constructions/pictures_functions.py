@@ -142,12 +142,12 @@ def draw_barrier(
 
 
 def _span(function: PiecewiseLinear) -> tuple[float, float]:
-    """The breakpoints with some room on both sides."""
+    """The breakpoints with some space on both sides."""
     if not len(function.breakpoints):
         return function.point - 1.0, function.point + 1.0
     low, high = float(function.breakpoints[0]), float(function.breakpoints[-1])
-    room = max(0.25 * (high - low), 0.5)
-    return low - room, high + room
+    space = max(0.25 * (high - low), 0.5)
+    return low - space, high + space
 
 
 def _frame(axes: Any, title: str) -> None:

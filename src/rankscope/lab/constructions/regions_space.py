@@ -341,7 +341,7 @@ def _share_facet(first: SpaceRegion, second: SpaceRegion) -> bool:
 
 
 def _has_room(normals: Reals, offsets: Reals, normal: Reals, offset: float) -> bool:
-    """Whether the constraints leave room for a ball in the hyperplane normal x + offset = 0."""
+    """Whether the constraints leave space for a ball in the hyperplane normal x + offset = 0."""
     along = null_space(normal[None, :])
     point = -offset * normal / (normal @ normal)
     slopes, values = normals @ along, normals @ point + offsets

@@ -1,1 +1,8 @@
-"""Experiments: tables whose rows are computed one by one, with seeds, intervals and figures."""
+"""Experiments: tables whose rows are computed one by one, with seeds, intervals and figures.
+
+Names are imported when they are first used; `__init__.pyi` lists them.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

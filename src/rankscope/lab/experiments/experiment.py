@@ -19,22 +19,26 @@ on with, or spread over machines; what they are given is a `RunContext`.
 With `seeds=3`, every such entry is run three times, and the table shows means and intervals.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from rankscope.errors import ExperimentError
+from rankscope.lab.experiments.claims import Claims
+from rankscope.lab.experiments.claims import Row as Row
+from rankscope.lab.experiments.claims import Value as Value
 from rankscope.progress import Report, ignore
 
-Value = str | int | float | None | list[float]
-Row = dict[str, Value]
 # Draws finished rows as a `matplotlib.figure.Figure`, which is not imported before it is needed.
 DrawRows = Callable[[Sequence[Row]], object]
 SummarizeRows = Callable[[Sequence[Row]], Sequence[Row]]
 
 KEPT = "kept"
 _QUICK_SEEDS = 2
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, which differs between processes
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,13 @@ class Entry(ABC):
 
     The row may hold text, numbers, and lists of numbers (learning curves, spectra), which are kept
     but not shown in the table.
+
+    Attributes:
+        has_checkpoints: whether `run` goes on from its folder. An entry that begins afresh after an
+            interruption must not be long.
     """
+
+    has_checkpoints: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -85,6 +95,11 @@ class Run:
         """Name of the file of its row."""
         return self.entry.name if self.seed is None else f"{self.entry.name}-seed{self.seed}"
 
+    @property
+    def settings(self) -> str:
+        """Everything that the row is computed from, as text; the same in every process."""
+        return _ADDRESS.sub("", repr(self.entry))
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -104,6 +119,7 @@ class Experiment:
             has none); saved as figure.svg.
         summary: further rows that follow from those of a complete run (fits, crossings); shown
             below the table.
+        claims: what it is to decide.
 
     Raises:
         ExperimentError: if two entries have the same name, or none takes the seeds.
@@ -119,6 +135,7 @@ class Experiment:
     seeds: int = 1
     figure: DrawRows | None = None
     summary: SummarizeRows | None = None
+    claims: Claims | None = None
 
     def __post_init__(self) -> None:
         for entries in (self.entries, self.quick):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -167,6 +168,8 @@ class LanguageEntry(Entry):
         on_outputs: whether errors are those of outputs on training inputs, or of weights.
         is_repaired: whether the rest of the time goes into imitating the uncompressed model.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     workload: LanguageWorkload
     keep: float

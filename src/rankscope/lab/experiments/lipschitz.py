@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,8 @@ class LipschitzEntry(Entry):
             source reports them for a network of the full size.
         seed: of the weights, and of the order of the samples.
     """
+
+    has_checkpoints: ClassVar[bool] = True
 
     setup: TrainingSetup
     data_set: str

@@ -18,7 +18,7 @@ import torch
 from rankscope.errors import CheckpointError, ExperimentError
 from rankscope.files import make_folder, remove_leftovers, write_atomically
 from rankscope.lab.experiments.experiment import KEPT, Row, Run
-from rankscope.resumable import ResumableFolder
+from rankscope.resumable import ResumableFolder, difference
 from rankscope.strict_json import (
     Flag,
     Integer,
@@ -134,6 +134,7 @@ class Finished:
         row: what the entry computed.
         seconds: working seconds of the process that finished it.
         environment: what it was computed with.
+        settings: what it was computed from, see `Run.settings`; None if it was not written down.
     """
 
     run: str
@@ -142,6 +143,7 @@ class Finished:
     row: Row
     seconds: float
     environment: Environment
+    settings: str | None = None
 
     @property
     def full_row(self) -> Row:
@@ -179,7 +181,7 @@ class ResultsFolder:
     def _agree(self, recorded: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         """The same but for the number of seeds, which may grow."""
         old, new = _as_manifest(self.path, recorded), _as_manifest(self.path, wanted)
-        _require_same(self.path, old, new)
+        require_same_manifest(self.path, old, new)
         agreed = asdict(replace(new, seeds=_most(old.seeds, new.seeds)))
         return recorded if agreed == asdict(old) else agreed
 
@@ -191,9 +193,12 @@ class ResultsFolder:
         """Whether the row of a run is there.
 
         Raises:
-            ExperimentError: if its file is damaged.
+            ExperimentError: if its file is damaged, or holds the row of other settings.
         """
-        return read_finished(self.path, run.name) is not None
+        finished = read_finished(self.path, run.name)
+        if finished is not None:
+            require_same_settings(self.path, finished, run)
+        return finished is not None
 
     def computing(self, run: Run) -> ResumableFolder:
         """The folder in which a run is computed, for this process alone.
@@ -227,6 +232,7 @@ class ResultsFolder:
             "row": row,
             "seconds": seconds,
             "environment": environment(),
+            "settings": run.settings,
         }
         work, kept = self.work(run), self.path / KEPT / run.name
         if (work / KEPT).is_dir():
@@ -278,6 +284,7 @@ def read_finished(folder: Path, run: str) -> Finished | None:
         row,
         float(seconds) if isinstance(seconds, int | float) else 0.0,
         known if isinstance(known, dict) else {},
+        settings if isinstance(settings := document.get("settings"), str) else None,
     )
 
 
@@ -287,7 +294,12 @@ def _is_value(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def _require_same(path: Path, recorded: Manifest, wanted: Manifest) -> None:
+def require_same_manifest(path: Path, recorded: Manifest, wanted: Manifest) -> None:
+    """Refuse to go on in a folder with another experiment, other seconds or other entries.
+
+    Raises:
+        ExperimentError: if the two differ in more than the number of seeds.
+    """
     if recorded.experiment != wanted.experiment:
         raise ExperimentError(
             f"{str(path)!r} is the folder of {recorded.experiment}, not of {wanted.experiment}. "
@@ -302,6 +314,20 @@ def _require_same(path: Path, recorded: Manifest, wanted: Manifest) -> None:
         raise ExperimentError(
             f"{str(path)!r} was begun with {recorded.seconds:g} seconds for each entry, not "
             f"{wanted.seconds:g}: rows would not compare. Ask for the same, or name another folder."
+        )
+
+
+def require_same_settings(path: Path, finished: Finished, run: Run) -> None:
+    """Refuse the row of a run that was computed from something else.
+
+    Raises:
+        ExperimentError: if its settings were written down and are others.
+    """
+    if finished.settings not in (None, run.settings):
+        one, other = difference(str(finished.settings), run.settings)
+        raise ExperimentError(
+            f"{str(path)!r} holds {run.name} of another version of the experiment: {one} where it "
+            f"is now {other}. Name another folder."
         )
 
 

@@ -18,6 +18,7 @@ from rankscope.drawing.raster import write_figure
 from rankscope.errors import ExperimentError
 from rankscope.files import write_atomically
 from rankscope.lab.experiments.catalogue import find_experiment
+from rankscope.lab.experiments.claims import Statement
 from rankscope.lab.experiments.experiment import Experiment, Row, Run, RunContext
 from rankscope.lab.experiments.results import (
     MANIFEST,
@@ -28,7 +29,10 @@ from rankscope.lab.experiments.results import (
     merge_environments,
     read_finished,
     read_manifest,
+    require_same_manifest,
+    require_same_settings,
 )
+from rankscope.lab.experiments.statements import statements_of
 from rankscope.lab.experiments.table import Table, table_of
 from rankscope.progress import Progress, Report, ignore
 from rankscope.resumable import ResumableFolder
@@ -85,6 +89,12 @@ class Outcome:
         rows = self._summary_rows()
         return None if rows is None else table_of("What follows", rows)
 
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What the finished rows support."""
+        claims = self.experiment.claims
+        return () if claims is None else statements_of(claims, self.rows)
+
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
         return {
@@ -94,6 +104,7 @@ class Outcome:
             "protocol": self.experiment.protocol,
             "rows": self.rows,
             "summary": list(self._summary_rows() or ()),
+            "statements": [statement.to_dict() for statement in self.statements],
             "unfinished": self.num_runs - len(self.finished),
             "environment": self.environment,
             "seconds": self.seconds,
@@ -119,6 +130,7 @@ def _computed_with(finished: Sequence[Finished]) -> dict[str, object]:
             "entry": row.run,
             "seconds": row.seconds,
             "environment": environments.index(row.environment),
+            "settings": row.settings,
         }
         for row in finished
     ]
@@ -177,6 +189,7 @@ def _read_packed(path: Path) -> tuple[Manifest, dict[str, Finished]]:
                 {name: value for name, value in row.items() if name not in _WHOSE},
                 float(run["seconds"]),
                 document["environments"][run["environment"]],
+                run.get("settings"),
             )
             for row, run in zip(document["rows"], document["runs"], strict=True)
         }
@@ -201,6 +214,7 @@ def _unpack(experiment: Experiment, folder: Path) -> None:
             "row": row.row,
             "seconds": row.seconds,
             "environment": row.environment,
+            "settings": row.settings,
         }
         text = json.dumps(document, indent=1, allow_nan=False)
         write_atomically(folder / "entries" / f"{row.run}.json", text.encode())
@@ -295,11 +309,9 @@ def run_experiment(
         ExperimentError: if the folder belongs to something else, or an entry is unknown.
         DataError: if data are needed that are not there; the message says how to get them.
     """
-    runs = experiment.runs(quick=options.quick, seeds=options.seeds)
-    chosen = _choose_runs(experiment, runs, options.only)
-    seconds = options.seconds or _usual_seconds(experiment, quick=options.quick)
-    seeds = max((run.seed + 1 for run in runs if run.seed is not None), default=None)
-    manifest = Manifest(experiment.name, seconds, quick=options.quick, seeds=seeds)
+    chosen = chosen_runs(experiment, options)
+    seconds = row_seconds(experiment, options)
+    manifest = _manifest(experiment, options)
     _unpack(experiment, folder)
     results = ResultsFolder(folder, manifest)
     for run in chosen:
@@ -353,15 +365,48 @@ def _compute_row(task: _Task, report: Report = ignore) -> Row:
     return row
 
 
-def _usual_seconds(experiment: Experiment, *, quick: bool) -> float:
-    if not quick:
+def row_seconds(experiment: Experiment, options: RunOptions) -> float:
+    """How long a row may take."""
+    if options.seconds is not None:
+        return options.seconds
+    if not options.quick:
         return experiment.seconds
     return min(experiment.seconds, QUICK_SECONDS / len(experiment.runs(quick=True)))
 
 
-def _choose_runs(
-    experiment: Experiment, runs: tuple[Run, ...], only: tuple[str, ...]
-) -> tuple[Run, ...]:
+def _manifest(experiment: Experiment, options: RunOptions) -> Manifest:
+    runs = experiment.runs(quick=options.quick, seeds=options.seeds)
+    seeds = max((run.seed + 1 for run in runs if run.seed is not None), default=None)
+    return Manifest(
+        experiment.name, row_seconds(experiment, options), quick=options.quick, seeds=seeds
+    )
+
+
+def finished_runs(experiment: Experiment, folder: Path, options: RunOptions) -> dict[str, float]:
+    """The seconds of the rows that a folder holds, by the names of their runs.
+
+    Raises:
+        ExperimentError: if a run with these options would not go on from that folder.
+    """
+    if not is_results_folder(folder):
+        return {}
+    outcome = read_outcome(folder, experiment)
+    require_same_manifest(folder, outcome.manifest, _manifest(experiment, options))
+    runs = {run.name: run for run in chosen_runs(experiment, options)}
+    for row in outcome.finished:
+        if row.run in runs:
+            require_same_settings(folder, row, runs[row.run])
+    return {row.run: row.seconds for row in outcome.finished}
+
+
+def chosen_runs(experiment: Experiment, options: RunOptions) -> tuple[Run, ...]:
+    """The runs that options ask for.
+
+    Raises:
+        ExperimentError: if there is no entry of a name, or none takes the seeds.
+    """
+    runs = experiment.runs(quick=options.quick, seeds=options.seeds)
+    only = options.only
     for name in only:
         if all(name not in (run.name, run.entry.name) for run in runs):
             names = ", ".join(dict.fromkeys(run.entry.name for run in runs))

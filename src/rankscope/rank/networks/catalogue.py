@@ -17,6 +17,7 @@ from rankscope.budget import require_within
 from rankscope.errors import FamilyError, RequestError
 from rankscope.rank.bounds.sizes import DEEPEST
 from rankscope.strict_json import (
+    Choice,
     Either,
     Flag,
     Integer,
@@ -83,8 +84,18 @@ DESCRIPTIONS = {
     "num_tokens": "Input tokens (attention: 2 x width).",
     "embedding_rank": "Rank of the map that makes token vectors (width).",
     "degree": "Degree of a layer (attention: 3).",
-    "output_position": "Token whose output is split (0).",
+    "output_position": "Token whose output is split (0; the last one if it sees the past only).",
     "has_positions": "Learned positions are added to the tokens.",
+    "num_kv_heads": "Heads with keys and values of their own; the others share them (heads).",
+    "latent": "Size of the vector that keys and values are read from (the token itself).",
+    "query_latent": "Size of the vector that queries are read from (the token itself).",
+    "is_causal": "Tokens attend to themselves and earlier ones only.",
+    "has_rotary": "Queries and keys are turned by rational angles times their position.",
+    "has_residual": "Every layer is added to what it reads.",
+    "gated": "Inner size of a gated feed-forward part after attention (none).",
+    "kind": "decay, diagonal, dense, selective or delta.",
+    "state": "Size of a head's keys (decay, delta) or state vector (width / heads).",
+    "has_input_rate": "The rate of the delta rule is linear in the token, not constant.",
     "order": "Number of inputs.",
     "size": "Size of an input vector.",
     "bond": "Bond dimension; one for each bond if they differ.",
@@ -214,6 +225,44 @@ CATALOGUE: Mapping[str, Entry] = {
         },
         max_degree=_MAX_PARTS,
     ),
+    "polynomial-transformer": Entry(
+        "rankscope.rank.networks.polynomial_transformer",
+        "PolynomialTransformer",
+        {
+            "depth": _DEPTH,
+            "width": _WIDTH,
+            "heads": _WIDTH,
+            "head_size": _WIDTH,
+            "num_kv_heads": _WIDTH,
+            "latent": Optional(_WIDTH),
+            "query_latent": Optional(_WIDTH),
+            "is_causal": Flag(),
+            "has_rotary": Flag(),
+            "has_positions": Flag(),
+            "has_residual": Flag(),
+            "gated": Optional(_CHANNELS),
+            "num_tokens": _ORDER,
+            "output_position": Integer(0, 255),
+        },
+        example={"depth": 2, "width": 4, "heads": 2, "num_kv_heads": 1, "is_causal": True},
+        max_degree=2 * _MAX_PARTS,
+    ),
+    "recurrence": Entry(
+        "rankscope.rank.networks.recurrence",
+        "Recurrence",
+        {
+            "kind": Choice(("decay", "diagonal", "dense", "selective", "delta")),
+            "depth": _DEPTH,
+            "width": _WIDTH,
+            "state": Integer(1, 48),
+            "heads": _WIDTH,
+            "has_input_rate": Flag(),
+            "num_tokens": _ORDER,
+            "output_position": Integer(0, 255),
+        },
+        example={"kind": "decay", "depth": 1, "width": 2, "num_tokens": 3},
+        max_degree=2 * _MAX_PARTS,
+    ),
     "sparse-polynomial": Entry(
         "rankscope.rank.networks.products",
         "SparsePolynomial",
@@ -262,18 +311,22 @@ class Option:
         description: in a sentence.
         is_flag: whether it is only there, or not.
         levels: 0 for numbers, 1 for lists of them (3,3,3), 2 for lists of lists (1,0,2;0,1,1).
+        words: the words that it takes instead of numbers, if any.
     """
 
     word: str
     description: str
     is_flag: bool
     levels: int
+    words: tuple[str, ...] = ()
 
     @property
     def wanted(self) -> str:
         """Values that it takes, by example."""
         if self.is_flag:
             return "true or false"
+        if self.words:
+            return f"one of {', '.join(self.words)}"
         return ("a number like 3", "3 or 3,3,3", "lists like 1,0,2;0,1,1")[self.levels]
 
 
@@ -285,7 +338,9 @@ def known_options() -> Mapping[str, Option]:
         for word, name in entry.options.items():
             kind = entry.settings[name]
             levels = max(_levels(kind), options[word].levels if word in options else 0)
-            options[word] = Option(word, DESCRIPTIONS[name], isinstance(kind, Flag), levels)
+            words = kind.options if isinstance(kind, Choice) else ()
+            is_flag = isinstance(kind, Flag)
+            options[word] = Option(word, DESCRIPTIONS[name], is_flag, levels, words)
     return options
 
 
@@ -334,7 +389,7 @@ def read_settings(family: str, given: Mapping[str, str | int], *, mark: str = ""
 
 # What a network may be built with by a command. An array has at most three of the sizes that are
 # not named here, so its entries are counted in 64 bits; every layer and every core is an object.
-_LARGEST = {"depth": DEEPEST, "num_tokens": 2**20, "num_inputs": 2**20, "order": 2**16}
+_LARGEST = {"depth": DEEPEST, "num_tokens": 2**20, "num_inputs": 2**20, "order": 2**14}
 _LARGEST_SIZE = 10**6
 _MOST_ARRAYS = 10**5
 
@@ -360,7 +415,7 @@ def require_buildable(
     degree = settings.get("degree", 1)
     arrays = {
         f"{mark}depth times {mark}degree": settings.get("depth", 1) * degree,
-        f"the sum of {mark}degrees": sum(settings.get("degrees", ())),
+        f"ten times the sum of {mark}degrees": 10 * sum(settings.get("degrees", ())),
     }
     for what, count in arrays.items():
         require_within(f"{who} {family}", what, count, _MOST_ARRAYS)
@@ -376,10 +431,11 @@ def _numbers(value: Any) -> Iterator[int]:
 
 def _read(word: str, family: str, kind: Reader[Any], value: str | int) -> Any:
     option = known_options()[word.lstrip("-")]
-    if option.is_flag:
-        if str(value).lower() not in ("true", "false"):
+    if option.is_flag or option.words:
+        written = str(value).lower() if option.is_flag else value
+        if written not in (option.words or ("true", "false")):
             raise RequestError(f"{word} takes {option.wanted}, got {value!r}.")
-        return str(value).lower() == "true"
+        return written == "true" if option.is_flag else written
     try:
         rows = [tuple(int(part) for part in row.split(",")) for row in str(value).split(";")]
     except ValueError as error:

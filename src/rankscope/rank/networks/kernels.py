@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rankscope.rank.residues import HALF_WIDTH, compiled
 
 LANES = 256  # pairs at once: enough to hide the work per instruction, few enough for the caches
+TOGETHER = 32  # left points between two changes of the scale: enough to hide the loading of rows
 NARROW = float(2**25)
 
 Rows = NDArray[numpy.float64]
@@ -179,3 +180,72 @@ def evaluate_pairs(
             for grade in range(results.shape[0]):
                 source = values[mixing.results[grade]]
                 write_residues(results[grade, point, start:stop], source, prime)
+
+
+@compiled
+def evaluate_points(program: Program, inputs: Rows, prime: int, results: Rows) -> None:
+    """Run a program on points.
+
+    Args:
+        program: its inputs are those of a point.
+        inputs: (inputs, points), balanced.
+        prime: below 2^31.
+        results: (results, points), written, balanced.
+    """
+    rows = numpy.zeros((program.num_rows, LANES))
+    for start in range(0, inputs.shape[1], LANES):
+        stop = min(start + LANES, inputs.shape[1])
+        for number in range(inputs.shape[0]):
+            rows[number + 1, : stop - start] = inputs[number, start:stop]
+        run_program(rows, program, float(prime))
+        for number in range(results.shape[0]):
+            results[number, start:stop] = rows[program.results[number], : stop - start]
+
+
+@compiled
+def evaluate_crossed(
+    program: Program,
+    mixing: Program,
+    left: Rows,
+    right: Rows,
+    prime: int,
+    results: NDArray[numpy.int64],
+) -> None:
+    """Evaluate a program on all pairs of points, and mix the values at all scales.
+
+    What depends on the left point alone is a factor, the same for all lanes; what depends on the
+    right point alone stays in its row while the left points pass.
+
+    Args:
+        program: its factors from number 1 on are the left values, its inputs the number 1 and the
+            right values, whose rows it keeps; it has one result.
+        mixing: takes the values at all scales to the grades.
+        left: (points, values) of the left side.
+        right: (scales, values, points) of the right side, once for each scale.
+        prime: below 2^31.
+        results: (grades, left points, right points), written.
+    """
+    num_scales, num_right, num_points = right.shape
+    num_left = left.shape[1]
+    modulus = float(prime)
+    rows = numpy.zeros((program.num_rows, LANES))
+    rows[1] = 1.0
+    factors = program.factors.copy()  # several threads may share the program
+    own = Program(program.instructions, factors, program.num_rows, program.results)
+    values = numpy.zeros((TOGETHER, mixing.num_rows, LANES))
+    for start in range(0, num_points, LANES):
+        stop = min(start + LANES, num_points)
+        for first in range(0, left.shape[0], TOGETHER):
+            last = min(first + TOGETHER, left.shape[0])
+            for scale in range(num_scales):
+                for number in range(num_right):
+                    rows[number + 2, : stop - start] = right[scale, number, start:stop]
+                for point in range(first, last):
+                    factors[1 : num_left + 1] = left[point]
+                    run_program(rows, own, modulus)
+                    values[point - first, scale + 1] = rows[own.results[0]]
+            for point in range(first, last):
+                run_program(values[point - first], mixing, modulus)
+                for grade in range(results.shape[0]):
+                    source = values[point - first, mixing.results[grade]]
+                    write_residues(results[grade, point, start:stop], source, prime)

@@ -153,13 +153,20 @@ _OPERANDS = 4
 
 
 class ProgramWriter:
-    """Collects instructions; every value has a number of its own until `finish`."""
+    """Collects instructions; every value has a number of its own until `finish`.
 
-    def __init__(self, num_inputs: int, prime: int) -> None:
+    Args:
+        num_inputs: rows that hold the inputs, from number 1 on.
+        prime: of the residues.
+        num_open_factors: factors from number 1 on that are not known yet, for `sum_products`.
+    """
+
+    def __init__(self, num_inputs: int, prime: int, num_open_factors: int = 0) -> None:
         self.inputs = tuple(range(1, num_inputs + 1))
         self._prime = prime
         self._num_values = num_inputs + 1  # number 0 is zero
-        self._factors = [0]
+        self._factors = [0] * (1 + num_open_factors)
+        self._constants: dict[int, int] = {}
         self._lines: list[list[int]] = []
 
     def dot(self, left: Sequence[int], right: Sequence[int]) -> int:
@@ -172,10 +179,34 @@ class ProgramWriter:
         self._factors += [int(factor) for factor in factors]
         return self._sum(1, range(start, len(self._factors)), values)
 
-    def finish(self, results: Sequence[int]) -> Program:
-        """The program, with a row used again as soon as its value has been read last."""
+    def constant(self, residue: int) -> int:
+        """The number of a factor that is known now."""
+        if residue not in self._constants:
+            self._constants[residue] = len(self._factors)
+            self._factors.append(residue)
+        return self._constants[residue]
+
+    def sum_products(
+        self, multiples: Sequence[tuple[int, int]], products: Sequence[tuple[int, int]]
+    ) -> int:
+        """The sum of multiples (factor, value), by numbers, and of products of two values."""
+        target = self._num_values
+        self._num_values += 1
+        self._sum_into(target, 1, [f for f, _ in multiples], [v for _, v in multiples])
+        self._sum_into(
+            target, 0, [v for v, _ in products], [v for _, v in products], is_added=bool(multiples)
+        )
+        return target
+
+    def finish(self, results: Sequence[int], *, are_inputs_kept: bool = False) -> Program:
+        """The program, with a row used again as soon as its value has been read last.
+
+        Rows of inputs are used again too, unless they are to be kept for the next run.
+        """
         last = {number: at for at, line in enumerate(self._lines) for number in _read(line)}
         last.update(dict.fromkeys(results, len(self._lines)))
+        if are_inputs_kept:
+            last.update(dict.fromkeys(self.inputs, len(self._lines)))
         row_of = {0: 0, **{number: number for number in self.inputs}}
         free = [number for number in self.inputs if number not in last]
         num_rows = len(row_of)
@@ -199,10 +230,22 @@ class ProgramWriter:
     def _sum(self, kind: int, left: Sequence[int], right: Sequence[int]) -> int:
         target = self._num_values
         self._num_values += 1
+        self._sum_into(target, kind, left, right)
+        return target
+
+    def _sum_into(
+        self,
+        target: int,
+        kind: int,
+        left: Sequence[int],
+        right: Sequence[int],
+        *,
+        is_added: bool = False,
+    ) -> None:
         for start in range(0, len(left), _OPERANDS):
             operands = [_padded(part[start : start + _OPERANDS]) for part in (left, right)]
-            self._lines.append([kind, target, int(start > 0), *operands[0], *operands[1]])
-        return target
+            adds = int(is_added or start > 0)
+            self._lines.append([kind, target, adds, *operands[0], *operands[1]])
 
 
 def balanced(residues: Residues, prime: int) -> numpy.typing.NDArray[numpy.float64]:

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy
@@ -40,6 +41,14 @@ class Arithmetic(ABC):
     def add(self, left: Tensor, right: Tensor) -> Tensor:
         """The sum, entry by entry, broadcast."""
 
+    @abstractmethod
+    def constants(self, fractions: Sequence[Fraction], like: Tensor) -> Tensor:
+        """Given fractions (count,) in these numbers, with the dtype and device of another tensor.
+
+        Raises:
+            PrimeError: if a denominator has no inverse.
+        """
+
 
 class Reals(Arithmetic):
     """Ordinary floating point, differentiable."""
@@ -52,6 +61,9 @@ class Reals(Arithmetic):
 
     def add(self, left: Tensor, right: Tensor) -> Tensor:
         return left + right
+
+    def constants(self, fractions: Sequence[Fraction], like: Tensor) -> Tensor:
+        return torch.tensor([float(one) for one in fractions], dtype=like.dtype, device=like.device)
 
 
 class Modulo(Arithmetic):
@@ -93,9 +105,31 @@ class Modulo(Arithmetic):
     def add(self, left: Tensor, right: Tensor) -> Tensor:
         return (left + right) % self.prime
 
+    def constants(self, fractions: Sequence[Fraction], like: Tensor) -> Tensor:
+        residues = [fraction_modulo(one, self.prime) for one in fractions]
+        return torch.tensor(residues, dtype=like.dtype, device=like.device)
+
     def _reduced(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
         product = torch.einsum(equation, left.double(), right.double())
         return product.to(torch.int64) % self.prime
+
+
+def fraction_modulo(fraction: Fraction, prime: int) -> int:
+    """The residue of a fraction.
+
+    Example:
+        >>> fraction_modulo(Fraction(3, 5), 7)
+        2
+
+    Raises:
+        PrimeError: if the prime divides the denominator.
+    """
+    if fraction.denominator % prime == 0:
+        raise PrimeError(
+            f"The fraction {fraction} has no residue modulo {prime}, which divides "
+            f"{fraction.denominator}. Use a larger prime."
+        )
+    return fraction.numerator * pow(fraction.denominator, -1, prime) % prime
 
 
 def _inner_size(equation: str, left: Tensor, right: Tensor) -> int:
@@ -199,6 +233,7 @@ def interpolation_modulo(
 Setting = (
     int
     | bool
+    | str
     | tuple[int, ...]
     | tuple[tuple[int, ...], ...]
     | tuple[tuple[tuple[int, ...], ...], ...]
@@ -339,8 +374,10 @@ class PolynomialNetwork(nn.Module, ABC):
         prime: int,
         weights: Mapping[str, Residues] | None = None,
     ) -> SplitFunction:
-        """The same function by the defining equations, pair by pair: slow, for checking."""
-        return self._split(PairwiseFunction, partition, (seed, prime), weights)
+        """The same function by the defining equations in another arithmetic, for checking."""
+        from rankscope.rank.defining_equations import DefinedFunction
+
+        return self._split(DefinedFunction, partition, (seed, prime), weights)
 
     def _split(
         self,

@@ -92,13 +92,20 @@ class ChainLayer(nn.Module):
         )
 
 
+ALL = slice(None)
+
+
 def attend(
-    numbers: Arithmetic, weights: Mapping[str, Tensor], prefix: str, tokens: Tensor
+    numbers: Arithmetic,
+    weights: Mapping[str, Tensor],
+    prefix: str,
+    tokens: Tensor,
+    at: slice = ALL,
 ) -> Tensor:
-    """The tokens (batch, tokens, width) after an `AttentionLayer`."""
+    """The tokens (batch, tokens, width) after an `AttentionLayer`, all or only some of them."""
     queries, keys, values = (
-        numbers.contract("hak,btk->bhta", weights[f"{prefix}.{name}"], tokens)
-        for name in ("query", "key", "value")
+        numbers.contract("hak,btk->bhta", weights[f"{prefix}.{name}"], read)
+        for name, read in (("query", tokens[:, at]), ("key", tokens), ("value", tokens))
     )
     scores = numbers.contract("bhia,bhja->bhij", queries, keys)
     mixed = numbers.contract("bhij,bhja->bhia", scores, values)
@@ -106,11 +113,15 @@ def attend(
 
 
 def follow_chain(
-    numbers: Arithmetic, weights: Mapping[str, Tensor], prefix: str, tokens: Tensor
+    numbers: Arithmetic,
+    weights: Mapping[str, Tensor],
+    prefix: str,
+    tokens: Tensor,
+    at: slice = ALL,
 ) -> Tensor:
-    """The tokens (batch, tokens, width) after a `ChainLayer`."""
+    """The tokens (batch, tokens, width) after a `ChainLayer`, all or only some of them."""
     num_factors = sum(name.startswith(f"{prefix}.factors.") for name in weights)
-    product = tokens
+    product = tokens[:, at]
     for place in reversed(range(num_factors)):
         product = numbers.contract("kf,bif->bik", weights[f"{prefix}.factors.{place}"], product)
         if place:
@@ -373,7 +384,8 @@ class SelfAttention(PolynomialNetwork):
 
     def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """Coordinate 0 of the token at the output position, after all layers."""
-        return self._tokens(numbers, weights, inputs)[:, self.output_position, 0]
+        at = slice(self.output_position, self.output_position + 1)
+        return self._tokens(numbers, weights, inputs, at)[:, 0, 0]
 
     def tokens(self, inputs: Tensor) -> Tensor:
         """All tokens (batch, num_tokens, width) after all layers, in floating point.
@@ -461,7 +473,14 @@ class SelfAttention(PolynomialNetwork):
 
         return MomentFunction
 
-    def _tokens(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+    def _tokens(
+        self,
+        numbers: Arithmetic,
+        weights: Mapping[str, Tensor],
+        inputs: Tensor,
+        last_at: slice = ALL,
+    ) -> Tensor:
+        """The tokens after all layers; the last layer computes only those at `last_at`."""
         tokens = inputs
         if self.embedding_rank is not None:
             tokens = numbers.contract("kr,btr->btk", weights["embedding"], tokens)
@@ -469,7 +488,8 @@ class SelfAttention(PolynomialNetwork):
             tokens = numbers.add(tokens, weights["positions"])
         layer = attend if self.degree == 3 else follow_chain
         for number in range(self.depth):
-            tokens = layer(numbers, weights, f"layers.{number}", tokens)
+            at = last_at if number == self.depth - 1 else ALL
+            tokens = layer(numbers, weights, f"layers.{number}", tokens, at)
         return tokens
 
     def _sizes(self, partition: Partition, *, has_subspace: bool) -> AttentionSizes:

@@ -1,0 +1,348 @@
+r"""Scores by the loss itself: what each weight's error does to the model's outputs, measured.
+
+    compress(model, keep=0.8, calibration=Loss(batches))
+
+For every weight a few truncations are put into the model, one at a time, and the change of the
+loss is measured on calibration data; between them it is interpolated as a function of the weight's
+squared error on its inputs. The planner adds these changes up. The loss is the divergence of the
+outputs from those of the uncompressed model: unlike the change of a cross entropy it is never
+negative and has no noise of its own, so that few tokens decide (measured: docs/compression.md).
+"""
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression.anchoring import Anchoring
+from rankscope.compression.calibration import RIDGE, Activations
+from rankscope.compression.chain import Chain, find_chain, output_tensor
+from rankscope.compression.scores import Batch, ErrorNorm, run, whiten
+from rankscope.compression.sites import Site, read_sites
+from rankscope.errors import CompressionError
+from rankscope.modes import inference
+from rankscope.progress import Progress, Report, ignore
+from rankscope.workers import Workers
+
+NUM_POINTS = 3  # truncations of each weight whose loss is measured
+NUM_MEASURED = 4  # batches on which losses are measured; moments come from all
+TASKS_PER_JOB = 4
+
+
+# --- How far outputs are from those of the uncompressed model -------------------------------------
+
+
+class OutputDistance(ABC):
+    """Compares outputs with those of the uncompressed model. Subclasses are frozen dataclasses."""
+
+    @abstractmethod
+    def reference(self, outputs: Tensor) -> Tensor:
+        """What is kept of the uncompressed model's outputs."""
+
+    @abstractmethod
+    def distance(self, outputs: Tensor, reference: Tensor) -> float:
+        """A number of at least 0 (up to rounding), 0 for equal outputs, a mean over samples."""
+
+
+@dataclass(frozen=True)
+class Divergence(OutputDistance):
+    r"""Kullback-Leibler divergence of predictions, a mean over samples (and places).
+
+    .. math:: \mathrm{KL}(p \,\|\, q) = \sum_c p_c (\log p_c - \log q_c)
+
+    Args:
+        dim: of the classes; the last one for language models, 1 for images (batch, classes).
+    """
+
+    dim: int = -1
+
+    def reference(self, outputs: Tensor) -> Tensor:
+        return torch.log_softmax(outputs.float(), self.dim)
+
+    def distance(self, outputs: Tensor, reference: Tensor) -> float:
+        logarithms = torch.log_softmax(outputs.float(), self.dim)
+        shares = reference.exp()
+        # A class that is masked has share 0 and logarithm -inf in both.
+        terms = torch.where(shares > 0, shares * (reference - logarithms), 0.0)
+        return float(terms.sum(dtype=torch.float64)) * reference.shape[self.dim] / reference.numel()
+
+
+@dataclass(frozen=True)
+class OutputError(OutputDistance):
+    """Squared error of the outputs over their squared norm: for outputs that are no logits."""
+
+    def reference(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def distance(self, outputs: Tensor, reference: Tensor) -> float:
+        size = float(reference.double().square().sum())
+        error = float((outputs.double() - reference.double()).square().sum())
+        return error / size if size else float(error > 0)
+
+
+# --- The change of the loss as a function of a weight's squared error -----------------------------
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """Measured changes of the loss over squared errors, and power laws between them.
+
+    Below the first point the loss grows like the squared error; above the last one as steeply as
+    between the last two, but at least like the squared error. Points without a change say that the
+    weight does not matter so far, and are left out.
+
+    Args:
+        points: (squared error, change of the loss), both positive, errors growing.
+
+    Example:
+        >>> curve = LossCurve.through([(0.1, 0.02), (0.4, 0.32)])
+        >>> [round(curve(error), 4) for error in (0.05, 0.1, 0.2, 0.8)]
+        [0.01, 0.02, 0.08, 1.28]
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def through(cls, measured: Iterable[tuple[float, float]]) -> "LossCurve":
+        """The curve through measured points; a larger error never counts for less."""
+        points: list[tuple[float, float]] = []
+        for error, loss in sorted(measured):
+            if loss > 0 and error > 0 and (not points or error > points[-1][0]):
+                points.append((error, max(loss, points[-1][1]) if points else loss))
+        return cls(tuple(points))
+
+    def __call__(self, squared_error: float) -> float:
+        """The loss at a squared error."""
+        if squared_error <= 0 or not self.points:
+            return 0.0
+        errors = [error for error, _ in self.points]
+        place = bisect(errors, squared_error)
+        if place == 0:
+            error, loss = self.points[0]
+            return loss * squared_error / error
+        low, loss = self.points[place - 1]
+        return float(loss * (squared_error / low) ** self._slope(place))
+
+    def _slope(self, place: int) -> float:
+        is_inside = place < len(self.points)
+        if len(self.points) == 1:
+            return 1.0
+        (low, start), (high, end) = (
+            self.points[place - 1 : place + 1] if is_inside else (self.points[-2:])
+        )
+        slope = math.log(end / start) / math.log(high / low)
+        return slope if is_inside else max(slope, 1.0)
+
+
+# --- The scoring ----------------------------------------------------------------------------------
+
+
+class Loss(Activations):
+    """Errors of every site's outputs on batches, scored by the change of the loss they make.
+
+    Args:
+        batches: inputs as the model takes them, all of them for the moments of inputs.
+        distance: of outputs from those of the uncompressed model. Without one, the `Divergence`
+            of a model whose output has `logits`, and the `OutputError` of any other.
+        points: truncations of each weight whose loss is measured.
+        measured: on so many of the batches, the first ones.
+        ridge: see `Activations`.
+        workers: who measures; the curves are the same whoever does.
+    """
+
+    name: ClassVar[str] = "loss"
+
+    def __init__(
+        self,
+        batches: Iterable[Batch],
+        *,
+        distance: OutputDistance | None = None,
+        points: int = NUM_POINTS,
+        measured: int = NUM_MEASURED,
+        ridge: float = RIDGE,
+        workers: Workers | None = None,
+    ) -> None:
+        self.batches = list(batches)
+        super().__init__(self.batches, ridge=ridge)
+        if points < 1 or measured < 1:
+            raise CompressionError(
+                f"Loss: wanted at least 1 point and 1 measured batch, got {points} and {measured}."
+            )
+        self._distance = distance
+        self._points = points
+        self._measured = self.batches[:measured]
+        self._workers = workers or Workers("sequential")
+        self._curves: dict[str, LossCurve] = {}
+
+    def prepare(
+        self, model: nn.Module, *, left: Collection[str] = (), report: Report = ignore
+    ) -> None:
+        """Run the batches for moments, then measure the losses.
+
+        Raises:
+            CompressionError: see `Activations.prepare`; or if a loss is not a finite number.
+        """
+        self._curves = {}
+        super().prepare(model, left=left, report=report)
+        norms = {name: self.error_norm(name) for name in self._error_norms if name not in left}
+        with torch.no_grad(), inference(model):
+            chain = find_chain(model, self._measured[0])
+            distance = self._distance or _distance_for(run(model, self._measured[0]))
+            tasks = self._tasks(model, chain, distance, norms)
+            copies = self._workers.backend == "threading"
+            jobs = [replace(task, model=copy.deepcopy(model)) if copies else task for task in tasks]
+            for done, (_, curves) in enumerate(self._workers.run(_measure, jobs), start=1):
+                self._curves |= curves
+                report(Progress("losses", done, len(jobs)))
+
+    def error_norm(self, site_name: str) -> ErrorNorm | None:
+        """The norm of one site's error, and the loss that it makes."""
+        error_norm = super().error_norm(site_name)
+        curve = self._curves.get(site_name)
+        return error_norm if curve is None else replace(error_norm or ErrorNorm(), curve=curve)
+
+    def anchoring(self, model: nn.Module, names: Sequence[str]) -> Anchoring | None:
+        """Fit to the original outputs, from the inputs that the compressed model gives."""
+        return Anchoring(model, names, self.batches, ridge=self._ridge) if names else None
+
+    def _tasks(
+        self,
+        model: nn.Module,
+        chain: Chain | None,
+        distance: OutputDistance,
+        norms: dict[str, ErrorNorm | None],
+    ) -> list["_Task"]:
+        """Sites of one block together, so that the state before it is computed once."""
+        groups: dict[int | None, list[str]] = {}
+        for site in read_sites(model).sites:
+            if site.name in norms:
+                block = None if chain is None else chain.block_of(site.module_name)
+                groups.setdefault(block, []).append(site.name)
+        return [
+            _Task(
+                model,
+                block,
+                {name: norms[name] for name in names},
+                tuple(self._measured),
+                distance,
+                self._points,
+            )
+            for block, names in groups.items()
+        ]
+
+
+def _distance_for(output: object) -> OutputDistance:
+    return Divergence() if isinstance(getattr(output, "logits", None), Tensor) else OutputError()
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """The sites of one block, all that a worker needs to measure their losses."""
+
+    model: nn.Module
+    block: int | None
+    norms: dict[str, ErrorNorm | None]
+    batches: tuple[Batch, ...]
+    distance: OutputDistance
+    points: int
+
+
+def _measure(task: _Task) -> dict[str, LossCurve]:
+    with torch.no_grad(), inference(task.model):
+        chain = None if task.block is None else find_chain(task.model, task.batches[0])
+        starts = [_Start.of(task, chain, batch) for batch in task.batches]
+        sites = [site for site in read_sites(task.model).sites if site.name in task.norms]
+        return {site.name: _curve(task, site, starts) for site in sites}
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """One batch: from where the model is run on it, and what it gives uncompressed."""
+
+    batch: Batch
+    chain: Chain | None
+    state: Tensor | None
+    reference: Tensor
+
+    @classmethod
+    def of(cls, task: _Task, chain: Chain | None, batch: Batch) -> "_Start":
+        state = None
+        if chain is not None and task.block is not None:
+            state = chain.state_before(task.block, batch)
+        start = cls(batch, chain, state, torch.empty(0))
+        outputs = output_tensor(start.run(task))
+        return replace(start, reference=task.distance.reference(outputs))
+
+    def run(self, task: _Task) -> object:
+        if self.chain is None or self.state is None or task.block is None:
+            return run(task.model, self.batch)
+        return self.chain.run_from(task.block, self.state, self.batch)
+
+
+def _curve(task: _Task, site: Site, starts: Sequence[_Start]) -> LossCurve:
+    measured = []
+    for squared_error, weight in _truncations(site, task.norms[site.name], task.points):
+        with _replaced(site, weight):
+            losses = [
+                task.distance.distance(output_tensor(start.run(task)), start.reference)
+                for start in starts
+            ]
+        loss = sum(losses) / len(losses)
+        if not math.isfinite(loss):
+            raise CompressionError(
+                f"Loss: with {site.name} at a squared error of {squared_error:.3g}, the outputs "
+                "are not finite numbers; leave it alone, or check the data."
+            )
+        measured.append((squared_error, loss))
+    return LossCurve.through(measured)
+
+
+def _truncations(
+    site: Site, error_norm: ErrorNorm | None, points: int
+) -> Iterator[tuple[float, Tensor]]:
+    """Squared relative errors and weights: the site's matrix cut at ranks that would save."""
+    whitened = whiten(site.weight, error_norm).flatten(2)
+    left, values, right = torch.linalg.svd(whitened, full_matrices=False)
+    _, rows, columns = whitened.shape
+    most = max(1, min(rows * columns // (rows + columns), values.shape[-1] - 1))
+    total = float(values.double().square().sum())
+    for rank in sorted({max(1, round(most * (2 * n + 1) / (2 * points))) for n in range(points)}):
+        lost = float(values[:, rank:].double().square().sum())
+        if total and lost:
+            cut = (left[..., :rank] * values[:, None, :rank]) @ right[:, :rank]
+            yield lost / total, unwhiten(cut.reshape(site.weight.shape), error_norm)
+
+
+def unwhiten(weight: Tensor, error_norm: ErrorNorm | None) -> Tensor:
+    """W of D W L, the inverse of `whiten`."""
+    if error_norm is None:
+        return weight
+    if error_norm.rows is not None:
+        weight = weight / error_norm.rows.to(weight).reshape(1, -1, *(1,) * (weight.ndim - 2))
+    if error_norm.factor is not None:
+        factor = error_norm.factor.to(weight)
+        factor = factor if factor.ndim == 3 else factor[None]
+        last = weight.movedim(2, -1)
+        solved: Tensor = torch.linalg.solve_triangular(
+            factor, last.flatten(1, -2), upper=False, left=False
+        )
+        weight = solved.reshape(last.shape).movedim(-1, 2)
+    return weight
+
+
+@contextmanager
+def _replaced(site: Site, weight: Tensor) -> Iterator[None]:
+    """Put other numbers into the model's own weight for a while."""
+    kept = site.weight.clone()
+    site.weight.copy_(weight)
+    try:
+        yield
+    finally:
+        site.weight.copy_(kept)

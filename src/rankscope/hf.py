@@ -1,0 +1,345 @@
+"""The door to transformers: `import rankscope.hf`, and `from_pretrained` opens compressed models.
+
+    import rankscope.hf
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("folder that rankscope compress wrote")
+
+Importing this module, and nothing else, registers the method `rankscope` with transformers, and
+factorized layers with the LoRA of peft, if that is installed. Beside that it opens folders
+(`load_folder`), cuts texts into tokens (`read_tokens`) and writes compressed models whole or not at
+all (`save_folder`). Code in a folder is never run. Needs the extra `hf`.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression.applying import Compressed
+from rankscope.compression.exporting import tensors
+from rankscope.compression.usage import run_example
+from rankscope.errors import CompressionError, ModelFileError, RankscopeError, RequestError
+from rankscope.extras import transformers as _load_transformers
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.files import folder_beside, plain_file
+from rankscope.modes import inference
+from rankscope.strict_json import Numbers, read_document
+
+_load_transformers()  # first of all: it says which extra is missing
+import transformers  # noqa: E402
+from transformers.quantizers import auto  # noqa: E402
+
+from rankscope.compression.hugging_face import (  # noqa: E402
+    METHOD,
+    RankscopeConfig,
+    RankscopeQuantizer,
+)
+
+__all__ = [
+    "RankscopeConfig",
+    "RankscopeQuantizer",
+    "load_folder",
+    "read_numbers",
+    "read_tokens",
+    "save_folder",
+]
+
+CONFIG = "config.json"
+SEQUENCES, TOKENS, BATCH = 64, 128, 8  # of calibration text, at most
+_SHOWN = 4  # names in a message, at most
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
+# What goes along with a model into the folder of its compressed form.
+_BESIDE = (
+    *_TOKENIZERS,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "preprocessor_config.json",
+)
+
+
+def _register() -> None:
+    if METHOD not in auto.AUTO_QUANTIZATION_CONFIG_MAPPING:
+        auto.register_quantization_config(METHOD)(RankscopeConfig)
+        auto.register_quantizer(METHOD)(RankscopeQuantizer)
+
+
+_register()
+
+
+# --- Models from their folders --------------------------------------------------------------------
+
+
+def load_folder(folder: Path | str) -> nn.Module:
+    """The model of a folder as Hugging Face writes it, dense or compressed, in inference mode.
+
+    Args:
+        folder: with `config.json` and weights, all of which the model must find.
+
+    Raises:
+        ModelFileError: if it is no such folder, a file is missing or damaged, plan and weights do
+            not fit, or the model needs code of its own.
+        CompressionError: if its plan is for another model.
+    """
+    folder = Path(folder)
+    document = read_document(folder / CONFIG, numbers=Numbers.ANY)
+    model_class = _model_class(folder, document)
+    with _quiet(), _one_line(folder):
+        model, info = model_class.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
+        )
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise ModelFileError(
+            f"{folder} lacks {len(missing)} of the tensors of {model_class.__name__}, such as "
+            f"{', '.join(missing[:_SHOWN])}; it would start with random numbers there."
+        )
+    for name, parameter in model.named_parameters():
+        if not parameter.is_floating_point():
+            raise ModelFileError(f"{folder}: {name} holds {parameter.dtype}, wanted fractions.")
+    loaded: nn.Module = model.eval()
+    return loaded
+
+
+def _model_class(folder: Path, document: dict[str, Any]) -> Any:
+    """The class that `architectures` names, or the bare model of the type."""
+    names = document.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9_]+", name):
+        found = getattr(transformers, name, None)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    if name is not None or "auto_map" in document:
+        raise ModelFileError(
+            f"{folder}: transformers {transformers.__version__} has no model {ascii(name)[:80]}; "
+            "code that comes with a folder is never run."
+        )
+    return transformers.AutoModel
+
+
+@contextmanager
+def _one_line(folder: Path) -> Iterator[None]:
+    """Errors of transformers as one line about the folder."""
+    try:
+        yield
+    except RankscopeError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ModelFileError(f"transformers cannot open {folder}: {reason[:400]}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the reports and progress bars of transformers."""
+    logging = transformers.utils.logging
+    level, shows = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shows:
+            logging.enable_progress_bar()
+
+
+# --- Texts as tokens ------------------------------------------------------------------------------
+
+
+def read_tokens(
+    folder: Path | str,
+    text: Path | str,
+    model: nn.Module,
+    *,
+    sequences: int = SEQUENCES,
+    length: int = TOKENS,
+    batch: int = BATCH,
+) -> list[dict[str, Tensor]]:
+    """The first tokens of a text, in batches as the model takes them.
+
+    Args:
+        folder: with the tokenizer.
+        text: a file in UTF-8.
+        model: that will be run on them; it says how long a sequence may be.
+        sequences: so many at most.
+        length: tokens of a sequence; fewer if the model or the text has no more.
+        batch: sequences in a batch.
+
+    Raises:
+        ModelFileError: if the tokenizer or the text cannot be read.
+        RequestError: if the text has no tokens, or some that the model has no vector for.
+    """
+    numbers = read_numbers(folder, text, model)
+    config: Any = model.config
+    places = getattr(config.get_text_config(), "max_position_embeddings", None)
+    length = min(length, len(numbers), *(() if not places else (places,)))
+    rows = numbers[: len(numbers) // length * length].reshape(-1, length)[:sequences]
+    batches = [{"input_ids": part} for part in torch.split(rows, batch)]
+    if getattr(config, "is_encoder_decoder", False):
+        return [part | {"decoder_input_ids": part["input_ids"]} for part in batches]
+    return batches
+
+
+def read_numbers(folder: Path | str, text: Path | str, model: nn.Module) -> Tensor:
+    """The numbers of all tokens of a text, (count,), at least one.
+
+    Args:
+        folder: with the tokenizer.
+        text: a file in UTF-8.
+        model: that will be run on them.
+
+    Raises:
+        ModelFileError: if the tokenizer or the text cannot be read.
+        RequestError: if the text has no tokens, or some that the model has no vector for.
+    """
+    numbers = torch.tensor(_numbers(Path(folder), Path(text)), dtype=torch.long)
+    if not len(numbers):
+        raise RequestError(f"--text: {str(text)!r} has 0 tokens; give a text with some.")
+    config: Any = model.config
+    vocabulary = getattr(config.get_text_config(), "vocab_size", None)
+    if vocabulary is not None and int(numbers.max()) >= vocabulary:
+        raise RequestError(
+            f"--text: the tokenizer gives the number {int(numbers.max()):,}, but the model has "
+            f"{vocabulary:,} tokens; is it the tokenizer of another model?"
+        )
+    return numbers
+
+
+def _numbers(folder: Path, text: Path) -> list[int]:
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise ModelFileError(
+            f"{folder} has no tokenizer: wanted one of {', '.join(_TOKENIZERS)} to cut the text."
+        )
+    with plain_file(text) as (file, _):
+        data = file.read()
+    try:
+        words = data.decode()
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"{text} is no text in UTF-8: {error.reason}.") from error
+    with _quiet(), _one_line(folder):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        numbers: list[int] = tokenizer(words, add_special_tokens=False)["input_ids"]
+    return numbers
+
+
+# --- Compressed models into folders ---------------------------------------------------------------
+
+
+def save_folder(
+    compressed: Compressed,
+    folder: Path | str,
+    *,
+    source: Path | str | None = None,
+    example: dict[str, Tensor] | None = None,
+) -> None:
+    """Write a compressed model of transformers as a folder that `from_pretrained` opens.
+
+    It is written beside the folder, read back and run, and only then put in its place.
+
+    Args:
+        compressed: whose model is one of transformers.
+        folder: to write into; files of other names stay.
+        source: folder whose tokenizer goes along.
+        example: inputs on which the model that is read back must give the same outputs.
+
+    Raises:
+        CompressionError: if what is read back differs, or outputs are not finite; nothing is
+            written then.
+        OutputError: if the folder cannot be written.
+    """
+    model: Any = compressed.model
+    target = Path(folder).absolute()
+    wanted = None if example is None else _outputs(compressed.model, example)
+    with folder_beside(target) as made:
+        with _quiet(), _one_line(target):
+            model.save_pretrained(made)
+        for name in _BESIDE:
+            if source is not None and (Path(source) / name).is_file():
+                shutil.copyfile(Path(source) / name, made / name)
+        again = load_folder(made)
+        _check_state(model.state_dict(), again.state_dict())
+        if example is not None and wanted is not None:
+            _check_outputs(wanted, _outputs(again, example))
+        _publish(made, target)
+
+
+def _outputs(model: nn.Module, example: dict[str, Tensor]) -> list[Tensor]:
+    with torch.no_grad(), inference(model):
+        outputs = tensors(run_example(model, example))
+    for output in outputs:
+        bad = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
+        if bad:
+            raise CompressionError(
+                f"save: the model gives {bad:,} NaN or infinite numbers of {output.numel():,} on "
+                "the example; it was not written."
+            )
+    return outputs
+
+
+def _check_state(written: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
+    for name, tensor in written.items():
+        if name not in loaded or not torch.equal(tensor.cpu(), loaded[name]):
+            raise CompressionError(
+                f"save: {name} is not read back as it was written; nothing was written."
+            )
+
+
+def _check_outputs(wanted: list[Tensor], outputs: list[Tensor]) -> None:
+    for one, other in zip(wanted, outputs, strict=True):
+        if not torch.equal(one, other):
+            difference = float((one.double() - other.double()).abs().max())
+            raise CompressionError(
+                f"save: the model read back gives outputs that differ by {difference:.2g}; it was "
+                "not written."
+            )
+
+
+def _publish(made: Path, target: Path) -> None:
+    if not target.exists():
+        made.rename(target)
+        return
+    # Without a configuration it is no model: a kill in between leaves none, never a wrong one.
+    (target / CONFIG).unlink(missing_ok=True)
+    for path in sorted(made.iterdir(), key=lambda path: path.name == CONFIG):
+        path.replace(target / path.name)
+
+
+# --- LoRA on factorized layers --------------------------------------------------------------------
+
+
+def _teach_peft() -> None:
+    """Let LoRA of peft attach to factorized layers, which it would not know.
+
+    peft has a place for such classes in every `LoraConfig`; it is filled when one is made.
+    """
+    if find_spec("peft") is None:
+        return
+    from peft import LoraConfig
+
+    from rankscope.compression.lora import LoraFactorizedLinear
+
+    prepare = LoraConfig.__post_init__
+    if getattr(prepare, "knows_rankscope", False):
+        return
+
+    def prepare_with_factorized(config: Any) -> None:
+        prepare(config)
+        config._register_custom_module({FactorizedLinear: LoraFactorizedLinear})
+
+    prepare_with_factorized.knows_rankscope = True  # type: ignore[attr-defined]
+    LoraConfig.__post_init__ = prepare_with_factorized
+
+
+_teach_peft()

@@ -1,0 +1,294 @@
+"""The fast evaluation of transformers: what each side knows of the states that attention sums up.
+
+Attention without softmax is a sum over tokens of (value)(key)ᵗ, one matrix for each group of keys,
+applied to a query. In the first layer that matrix is a sum of one of each side, so a token's image
+is a matrix of the two sides times the token. In later layers either the matrices are summed up
+token by token, or scores are taken of all pairs of tokens; and keys and values either have matrices
+of their own, or are the tokens themselves, with (key)ᵗ(query) and (output)(value) as the matrices
+of the heads. All four programs are written, and the shortest one is run. Plain attention goes by
+Gram matrices (`moments`), whatever its keys share.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy
+from numpy.typing import NDArray
+
+from rankscope.rank.measured import Residues, SplitFunction
+from rankscope.rank.networks.moments import MomentFunction
+from rankscope.rank.networks.network import fraction_modulo
+from rankscope.rank.networks.pair_programs import (
+    ZERO,
+    PairValue,
+    PairVector,
+    PairWriter,
+    ProgramFunction,
+)
+from rankscope.rank.networks.polynomial_transformer import (
+    PolynomialTransformer,
+    TransformerShape,
+    rotation_entries,
+)
+from rankscope.rank.partition import Partition
+
+
+def transformer_split(
+    network: PolynomialTransformer,
+    partition: Partition,
+    *,
+    seed: int,
+    prime: int,
+    weights: Mapping[str, Residues],
+) -> SplitFunction:
+    """The output as a function of the two sides."""
+    layers = [_expanded(network.shape, weights, n, prime) for n in range(network.shape.depth)]
+    if network.shape.is_attention:
+        plain = {name: array for name, array in weights.items() if name == "positions"}
+        for number, layer in enumerate(layers):
+            for name in ("query", "key", "value", "output"):
+                plain[f"layers.{number}.{name}"] = getattr(layer, name)
+        attention = network.as_attention()
+        return MomentFunction(attention, partition, seed=seed, prime=prime, weights=plain)
+    positions = weights.get("positions")
+    ways = [(network.shape, layers)]
+    if not network.shape.has_rotary:  # turned keys belong to their place
+        ways.append(_merged(network.shape, layers, prime))
+    writings = [
+        partial(_output, shape, chosen, positions, by_scores=by_scores)
+        for shape, chosen in ways
+        for by_scores in (False, True)
+    ]
+    return ProgramFunction(network, partition, writings, seed=seed, prime=prime)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The weights of a layer as if every head had keys and values of its own.
+
+    `query`, `key` and `value` are (heads, head_size, width), `output` (width, heads, head_size);
+    `gate` holds the three matrices of the gated part, if there is one.
+    """
+
+    query: Residues
+    key: Residues
+    value: Residues
+    output: Residues
+    gate: tuple[Residues, Residues, Residues] | None
+
+
+def _expanded(
+    shape: TransformerShape, weights: Mapping[str, Residues], number: int, prime: int
+) -> _Layer:
+    prefix = f"layers.{number}"
+    groups = [shape.group(head) for head in range(shape.heads)]
+    made = {name: weights[f"{prefix}.{name}"] for name in ("query", "key", "value")}
+    made = {name: w if name == "query" else w[groups] for name, w in made.items()}
+    for name, latent in (("query", "query_latent"), ("key", "latent"), ("value", "latent")):
+        if f"{prefix}.{latent}" in weights:
+            made[name] = product_modulo(made[name], weights[f"{prefix}.{latent}"], prime)
+    gate = None
+    if shape.gated is not None:
+        left, right, output = (
+            weights[f"{prefix}.gate_{name}"] for name in ("left", "right", "output")
+        )
+        gate = (left, right, output)
+    return _Layer(**made, output=weights[f"{prefix}.output"], gate=gate)
+
+
+def _merged(
+    shape: TransformerShape, layers: Sequence[_Layer], prime: int
+) -> tuple[TransformerShape, list[_Layer]]:
+    """The same function, with the tokens themselves for keys and values of all heads."""
+    tokens = numpy.eye(shape.width, dtype=numpy.int64)[None].repeat(shape.heads, axis=0)
+    merged = [
+        replace(
+            layer,
+            query=product_modulo(layer.key.transpose(0, 2, 1), layer.query, prime),
+            key=tokens,
+            value=tokens,
+            output=product_modulo(layer.output.transpose(1, 0, 2), layer.value, prime).transpose(
+                1, 0, 2
+            ),
+        )
+        for layer in layers
+    ]
+    plain = replace(shape, head_size=shape.width, num_kv_heads=1, latent=None, query_latent=None)
+    return plain, merged
+
+
+def product_modulo(first: Residues, second: Residues, prime: int) -> Residues:
+    """A product of small matrices; Python integers, for residues of any prime."""
+    return numpy.asarray(first.astype(object) @ second.astype(object) % prime).astype(numpy.int64)
+
+
+def _output(
+    shape: TransformerShape,
+    layers: Sequence[_Layer],
+    positions: Residues | None,
+    writer: PairWriter,
+    inputs: list[PairVector],
+    *,
+    by_scores: bool,
+) -> PairValue:
+    tokens = dict(enumerate(inputs))
+    if positions is not None:
+        tokens = {
+            place: [
+                writer.shifted(v, int(p)) for v, p in zip(vector, positions[place], strict=True)
+            ]
+            for place, vector in tokens.items()
+        }
+    tokens = {place: tokens[place] for place in shape.seen}
+    for number, layer in enumerate(layers):
+        wanted = [shape.output_position] if number == shape.depth - 1 else list(tokens)
+        attention = _Attention(shape, layer, writer, tokens)
+        is_last = number == shape.depth - 1  # few queries: scores are cheaper than states
+        made = (attention.by_scores if by_scores or is_last else attention.by_states)(wanted)
+        tokens = {place: _after(shape, writer, tokens[place], made[place]) for place in wanted}
+        if layer.gate is not None:
+            tokens = {
+                place: _after(shape, writer, token, _gated(writer, layer.gate, token))
+                for place, token in tokens.items()
+            }
+    return tokens[shape.output_position][0]
+
+
+def _after(
+    shape: TransformerShape, writer: PairWriter, read: PairVector, made: PairVector
+) -> PairVector:
+    if not shape.has_residual:
+        return made
+    return [writer.add(one, other) for one, other in zip(read, made, strict=True)]
+
+
+def _gated(
+    writer: PairWriter, gate: tuple[Residues, Residues, Residues], token: PairVector
+) -> PairVector:
+    left, right = (writer.apply(matrix, token) for matrix in gate[:2])
+    products = [writer.dot([one], [other]) for one, other in zip(left, right, strict=True)]
+    return writer.apply(gate[2], products)
+
+
+class _Attention:
+    """One layer of attention on tokens that are values of both sides."""
+
+    def __init__(
+        self,
+        shape: TransformerShape,
+        layer: _Layer,
+        writer: PairWriter,
+        tokens: Mapping[int, PairVector],
+    ) -> None:
+        self.shape, self.layer, self.writer, self.tokens = shape, layer, writer, tokens
+        heads = range(0, shape.heads, shape.heads // shape.num_kv_heads)
+        self.keys, self.values = (
+            {
+                place: [writer.apply(turned[head], token) for head in heads]
+                for place, token in tokens.items()
+                if (turned := self._turned(matrix, place, is_turned=name == "key")) is not None
+            }
+            for name, matrix in (("key", layer.key), ("value", layer.value))
+        )
+        self.is_first = all(not v.both for token in tokens.values() for v in token)
+
+    def by_states(self, wanted: Sequence[int]) -> dict[int, PairVector]:
+        """Sums of (value)(key)ᵗ, applied to queries."""
+        sums = self._states(wanted)
+        writer, made = self.writer, {}
+        for place in wanted:
+            queries = self._turned(self.layer.query, place)
+            states = sums[place]
+            if self.is_first:
+                made[place] = self._by_matrix(states, queries, place)
+                continue
+            mixed: PairVector = []
+            for head in range(self.shape.heads):
+                query = writer.apply(queries[head], self.tokens[place])
+                mixed += [writer.dot(row, query) for row in states[self.shape.group(head)]]
+            made[place] = writer.apply(self._flat_output(), mixed)
+        return made
+
+    def by_scores(self, wanted: Sequence[int]) -> dict[int, PairVector]:
+        """Values times scores, summed over tokens; the first layer is always taken by states."""
+        if self.is_first:
+            return self.by_states(wanted)
+        writer, made = self.writer, {}
+        for place in wanted:
+            queries = self._turned(self.layer.query, place)
+            seen = [j for j in self.tokens if j <= place or not self.shape.is_causal]
+            mixed: PairVector = []
+            for head in range(self.shape.heads):
+                group = self.shape.group(head)
+                query = writer.apply(queries[head], self.tokens[place])
+                scores = [writer.dot(query, self.keys[j][group]) for j in seen]
+                columns = zip(*(self.values[j][group] for j in seen), strict=True)
+                mixed += [writer.dot(scores, column) for column in columns]
+            made[place] = writer.apply(self._flat_output(), mixed)
+        return made
+
+    def _states(self, wanted: Sequence[int]) -> dict[int, list[list[PairVector]]]:
+        """For each wanted place and group, the matrix (head_size, head_size) by rows."""
+        if not self.shape.is_causal:
+            states = self._summed(list(self.tokens))
+            return dict.fromkeys(wanted, states)
+        if len(wanted) == 1:
+            return {wanted[0]: self._summed([j for j in self.tokens if j <= wanted[0]])}
+        writer, sums = self.writer, {}
+        size = range(self.shape.head_size)
+        running = [[[ZERO for _ in size] for _ in size] for _ in range(self.shape.num_kv_heads)]
+        for place in self.tokens:
+            running = [
+                [
+                    [
+                        writer.dot([value], [key], plus=before)
+                        for key, before in zip(keys, row, strict=True)
+                    ]
+                    for value, row in zip(values, matrix, strict=True)
+                ]
+                for keys, values, matrix in zip(
+                    self.keys[place], self.values[place], running, strict=True
+                )
+            ]
+            sums[place] = running
+        return sums
+
+    def _summed(self, places: list[int]) -> list[list[PairVector]]:
+        """The states that some tokens add up to."""
+        states = []
+        for group in range(self.shape.num_kv_heads):
+            keys = list(zip(*(self.keys[j][group] for j in places), strict=True))
+            values = list(zip(*(self.values[j][group] for j in places), strict=True))
+            states.append([[self.writer.dot(value, key) for key in keys] for value in values])
+        return states
+
+    def _by_matrix(
+        self, states: list[list[PairVector]], queries: NDArray[numpy.int64], place: int
+    ) -> PairVector:
+        """The matrix of the layer, which is one of each side, times a token of one side."""
+        writer, width = self.writer, self.shape.width
+        stacked: list[PairVector] = []  # (heads · head_size, width)
+        for head in range(self.shape.heads):
+            for row in states[self.shape.group(head)]:
+                stacked.append(writer.apply(queries[head].T, row))
+        columns = [[line[k] for line in stacked] for k in range(width)]
+        outputs = self._flat_output()
+        return [
+            writer.dot([writer.mix(row, column) for column in columns], self.tokens[place])
+            for row in outputs.tolist()
+        ]
+
+    def _flat_output(self) -> NDArray[numpy.int64]:
+        return self.layer.output.reshape(self.shape.width, -1)
+
+    def _turned(
+        self, matrices: Residues, place: int, *, is_turned: bool = True
+    ) -> NDArray[numpy.int64]:
+        """Matrices (heads, head_size, width), their rows turned as the place asks."""
+        if not self.shape.has_rotary or not is_turned:
+            return matrices
+        size, prime = self.shape.head_size, self.writer.prime
+        entries = [fraction_modulo(e, prime) for e in rotation_entries(size, place)]
+        turn = numpy.array(entries, dtype=numpy.int64).reshape(size, size)
+        return product_modulo(turn, matrices, prime)

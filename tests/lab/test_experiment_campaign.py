@@ -1,0 +1,307 @@
+"""Campaigns: many experiments, killed and gone on with, within their hours."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.cli.main import main
+from rankscope.errors import CheckpointError, ExperimentError, OutputError
+from rankscope.lab.experiments.campaign import Campaign, Item, read_campaign
+from rankscope.lab.experiments.experiment import Row
+from rankscope.lab.experiments.running import read_outcome
+from rankscope.resumable import ResumableFolder
+
+ROW, OTHER = "random-64-to-64-at-1.2", "random-64-to-64-at-2.5"
+SHORT = Item("reshaping", only=(ROW, OTHER))
+
+
+@pytest.fixture(autouse=True)
+def _same_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests go on at their own priority."""
+    monkeypatch.setattr(os, "nice", lambda increment: increment)
+
+
+SHARED = """
+[[experiments]]
+name = "reshaping"
+folder = "x"
+[[experiments]]
+name = "tt-digits"
+folder = "x"
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+# The file.
+
+
+def test_a_campaign_is_a_list_of_experiments_with_options(tmp_path: Path) -> None:
+    text = """
+    [[experiments]]
+    name = "reshaping"
+    [[experiments]]
+    name = "tt-digits"
+    folder = "digits"
+    only = ["equal-cores"]
+    seeds = 5
+    minutes = 2
+    hours = 0.5
+    quick = true
+    """
+    wanted = (
+        Item("reshaping"),
+        Item("tt-digits", "digits", ("equal-cores",), 5, 2.0, 0.5, quick=True),
+    )
+    assert read_campaign(write(tmp_path / "campaign.toml", text)) == wanted
+    plain = {"experiments": [{"name": "reshaping"}]}
+    assert read_campaign(write(tmp_path / "c.json", json.dumps(plain))) == wanted[:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[experiments]", r"campaign\.toml is not usable TOML: .*line 1"),
+        ("", "it is empty"),
+        ("name = 1", r"campaign\.toml, at top: wanted only the keys experiments"),
+        ("experiments = []", "wanted at least one of .*, got none"),
+        ("[[experiments]]\nname = 'depth-with'", "no experiment 'depth-with'; choose one of "),
+        ("[[experiments]]\nname = 'reshaping'\nhour = 2", "wanted only the keys name, folder,"),
+        (
+            "[[experiments]]\nname = 'reshaping'\nhours = -2.0",
+            "reshaping has -2 hours; wanted more",
+        ),
+        (
+            "[[experiments]]\nname = 'reshaping'\nfolder = '../elsewhere'",
+            "folder '../elsewhere' of reshaping is no plain name",
+        ),
+        (
+            SHARED,
+            "reshaping and tt-digits write with different options into the folder 'x'",
+        ),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=message) as caught:
+        read_campaign(write(tmp_path / "campaign.toml", text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"nowhere\.toml"):
+        read_campaign(tmp_path / "nowhere.toml")
+
+
+# Running.
+
+
+def test_rows_are_computed_once_and_what_is_left_is_said(tmp_path: Path) -> None:
+    finished: list[str] = []
+    campaign = Campaign((SHORT,), tmp_path)
+    assert str(campaign.standings()[0]) == (
+        "reshaping: 0 of 2 rows, 0.0 h of one core, at most 0.3 h left"
+    )
+    campaign.run(on_row=lambda name, _: finished.append(name))
+    assert finished == [ROW, OTHER]
+    campaign.run(on_row=lambda name, _: finished.append(name))
+    assert finished == [ROW, OTHER]
+    (standing,) = campaign.standings()
+    assert (standing.finished, standing.left, standing.seconds_left) == (2, 0, 0.0)
+    assert str(standing).endswith("nothing left")
+    more = Campaign((Item("reshaping"),), tmp_path).standings()[0]
+    assert more.left == 22
+    assert more.seconds_left == pytest.approx(22 * standing.seconds / 2)
+    assert len(read_outcome(tmp_path / "reshaping").rows) == 2  # results.json is there meanwhile
+    assert torch.get_num_threads() >= 1
+
+
+def test_no_row_is_begun_after_the_hours(tmp_path: Path) -> None:
+    campaign = Campaign((Item("reshaping", only=(ROW, OTHER), hours=1e-9),), tmp_path)
+    campaign.run()
+    (standing,) = campaign.standings()
+    assert (standing.finished, standing.left, standing.is_spent) == (1, 0, True)
+    assert str(standing).endswith("nothing left, its hours are over")
+
+
+def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:
+    finished: list[str] = []
+    item = Item("tt-cp-rank", only=("order-2", "order-3"), seeds=2)
+    Campaign((item,), tmp_path).run(on_row=lambda name, _: finished.append(name))
+    assert finished == [f"order-{order}-seed{seed}" for seed in (0, 1) for order in (2, 3)]
+
+
+def test_an_experiment_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
+    items = (Item("tt-mnist"), SHORT)
+    with pytest.raises(ExperimentError, match=r"1 of 2 experiments failed\. tt-mnist: .*MNIST"):
+        Campaign(items, tmp_path / "results", tmp_path / "no-data").run()
+    assert len(read_outcome(tmp_path / "results" / "reshaping").rows) == 2
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    Campaign((Item("reshaping", only=(ROW,)),), tmp_path).run()
+    (tmp_path / "reshaping").rename(tmp_path / "tt-digits")
+    finished: list[str] = []
+    with pytest.raises(ExperimentError, match="is the folder of reshaping, not of tt-digits"):
+        Campaign((SHORT, Item("tt-digits")), tmp_path).run(
+            on_row=lambda name, _: finished.append(name)
+        )
+    with pytest.raises(ExperimentError, match="begun with 600 seconds for each entry, not 60"):
+        Campaign((Item("reshaping", "tt-digits", minutes=1.0),), tmp_path).run()
+    assert finished == []
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_rows_of_another_version_are_refused(*, is_packed: bool, tmp_path: Path) -> None:
+    Campaign((Item("reshaping", only=(ROW,)),), tmp_path).run()
+    folder = tmp_path / "reshaping"
+    path = folder / "results.json" if is_packed else folder / "entries" / f"{ROW}.json"
+    text = path.read_text()
+    assert "share_of_rank" not in text
+    path.write_text(text.replace("PlantedKernelEntry(", "PlantedKernelEntry(older=1, "))
+    if is_packed:
+        shutil.rmtree(folder / "entries")
+        (folder / "experiment.json").unlink()
+    message = rf"holds {ROW} of another version of the experiment: .*older=1.* where it is now "
+    with pytest.raises(ExperimentError, match=message):
+        Campaign((SHORT,), tmp_path).run()
+
+
+def test_a_second_campaign_on_the_same_results_is_refused(tmp_path: Path) -> None:
+    with (
+        ResumableFolder(tmp_path, {}, what="campaign"),
+        pytest.raises(CheckpointError, match="is in use by process"),
+    ):
+        Campaign((SHORT,), tmp_path).run()
+
+
+def test_long_rows_need_checkpoints(tmp_path: Path) -> None:
+    message = "random-.* keeps no checkpoints, so it may take 120 minutes at most, not 121"
+    with pytest.raises(ExperimentError, match=message):
+        Campaign((Item("reshaping", only=(ROW,), minutes=121.0),), tmp_path).standings()
+    trained = Item("tt-digits", minutes=600.0)
+    assert Campaign((trained,), tmp_path).standings()[0].left == 10
+
+
+def test_a_full_disk_ends_the_campaign_with_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = iter([10**12, 5])
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=next(free)))
+    with pytest.raises(OutputError, match="has 5 bytes left; a row is not begun with less than"):
+        Campaign((SHORT,), tmp_path).run()
+    assert [row["entry"] for row in read_outcome(tmp_path / "reshaping").rows] == [ROW]
+
+
+def test_a_disk_that_fills_up_while_a_row_is_written_loses_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Campaign((Item("reshaping", only=(ROW,)),), tmp_path).run()
+    before = (tmp_path / "reshaping" / "results.json").read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OutputError, match="No space left on device"):
+            Campaign((SHORT,), tmp_path).run()
+    assert (tmp_path / "reshaping" / "results.json").read_bytes() == before
+    Campaign((SHORT,), tmp_path).run()
+    assert len(read_outcome(tmp_path / "reshaping").rows) == 2
+
+
+# From outside: the command, and SIGKILL.
+
+
+def test_the_command_says_what_is_left_and_computes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"[[experiments]]\nname = 'reshaping'\nonly = ['{ROW}']"
+    file = str(write(tmp_path / "campaign.toml", text))
+    output = ["-o", str(tmp_path / "results")]
+    assert main(["experiment", "campaign", file, *output, "--show"]) == 0
+    assert "1 rows left, at most 0.2 h of one core" in capsys.readouterr().out
+    assert not (tmp_path / "results").exists()
+    assert main(["experiment", "campaign", file, *output]) == 0
+    assert f"{ROW}; 0 rows left, about 0.0 h of one core" in capsys.readouterr().out
+    write(tmp_path / "campaign.toml", text.replace("reshaping", "reshapings"))
+    assert main(["experiment", "campaign", file, *output]) == 2
+    message = capsys.readouterr().err.strip()
+    assert "There is no experiment 'reshapings'" in message
+    assert message.count("\n") == 0
+
+
+# Forks a process for every moment, kills it there, and lets a last one finish. Checkpoints are
+# frequent, so that even short lives get somewhere; the clock jumps by a year at every start.
+KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+
+import torch
+
+from rankscope.compression.training import loop
+from rankscope.lab.experiments.campaign import Campaign, Item
+from rankscope.lab.experiments.catalogue import find_experiment
+
+folder, moments = Path(sys.argv[1]), int(sys.argv[2])
+torch.set_num_threads(1)
+loop.CHECKPOINT_SECONDS = 0.1
+items = (
+    Item("depth-width", only=("depth-1-size-3000",), quick=True),
+    Item("reshaping", only=("random-64-to-64-at-1.2",)),
+)
+for item in items:
+    find_experiment(item.name)
+true_time, start = time.time, random.Random(moments)
+
+def live(number):
+    time.time = lambda: true_time() + (-1) ** number * number * 3.15e7
+    with (folder.parent / "log").open("a") as log:
+        campaign = Campaign(items, folder)
+        campaign.run(on_row=lambda name, _: print(name, file=log, flush=True))
+    os._exit(0)
+
+for number in range(moments + 1):
+    child = os.fork()
+    if child == 0:
+        live(number)
+    if number < moments:
+        time.sleep(start.uniform(0.0, 0.6))
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+sys.exit(status)
+"""
+
+
+def rows_after(folder: Path, moments: int) -> tuple[list[Row], list[str]]:
+    folder.mkdir()
+    command = [sys.executable, "-c", KILLED, str(folder / "results"), str(moments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    rows = [
+        {column: value for column, value in row.items() if column != "seconds"}
+        for name in ("depth-width", "reshaping")
+        for row in read_outcome(folder / "results" / name).rows
+    ]
+    return rows, (folder / "log").read_text().split()
+
+
+@pytest.mark.slow
+def test_sigkill_at_twenty_random_moments_changes_no_row(tmp_path: Path) -> None:
+    killed, log = rows_after(tmp_path / "killed", 20)
+    whole, names = rows_after(tmp_path / "whole", 0)
+    assert killed == whole
+    assert len(whole) == len(names) == 3
+    # A row may be written and its process killed before it says so, but never computed twice.
+    assert len(set(log)) == len(log)
+    assert set(log) <= set(names)
