@@ -54,7 +54,7 @@ def test_baselines_are_lines_and_published_numbers_are_crosses() -> None:
     assert isinstance(figure, Figure)
     (axes,) = figure.axes
     assert axes.get_ylabel() == "accuracy (percent)"
-    assert {text.get_text() for text in axes.texts} == {"format cp", "majority"}
+    assert {text.get_text() for text in axes.texts} == {"cp", "majority"}
     crosses = [line for line in axes.lines if line.get_marker() == "x"]
     assert [numpy.array(line.get_ydata()).tolist() for line in crosses] == [[86.9]]
     assert [10.0, 10.0] in [numpy.array(line.get_ydata()).tolist() for line in axes.lines]

@@ -15,6 +15,7 @@ _SIZE = (6.4, 4.2)
 # The colours of the project's diagrams, in an order in which neighbours differ.
 COLOURS = ("#1E40AF", "#C2410C", "#0F766E", "#A21C5B", "#7E22CE", "#334155", "#B45309", "#0369A1")
 _MUTED = "#5B6B82"
+_LABEL_WIDTH, _LABEL_HEIGHT = 60.0, 10.0  # points that a name beside a line takes
 _UNITS = {
     "test loss": "test loss (nats)",
     "bits": "bits per intensity",
@@ -79,7 +80,6 @@ class LineFigure:
             )
             _draw_intervals(axes, points, colour(number))
             ends.append((*means[-1], name, colour(number)))
-        _label_ends(axes, ends)
         draw_baselines(axes, rows, self.up, is_level=True)
         self._draw_published(axes, rows)
         if self.is_logarithmic:
@@ -90,6 +90,7 @@ class LineFigure:
             axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(named(self.across))
         axes.set_ylabel(named(self.up))
+        _label_ends(axes, ends)
         return figure
 
     def _draw_published(self, axes: Any, rows: Sequence[Row]) -> None:
@@ -112,7 +113,9 @@ class LineFigure:
 
     def _name(self, row: Row) -> str:
         if isinstance(self.group, str):
-            return f"{self.group} {row.get(self.group)}"
+            value = row.get(self.group)
+            # A number needs the name of what it counts; a word says it itself.
+            return value if isinstance(value, str) else f"{self.group} {value}"
         return ", ".join(str(row.get(column)) for column in self.group)
 
 
@@ -128,23 +131,26 @@ def _draw_intervals(axes: Any, points: Sequence[tuple[float, float]], shown: str
 
 def _label_ends(axes: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
     """Write the name of every line beside its last point, none over another."""
-    least = 0.0
-    values = [value for _, value, *_ in ends]
-    space = 0.045 * ((max(values) - min(values)) or 1.0) if values else 0.0
-    below = float("-inf")
+    axes.margins(x=0.15)
+    axes.autoscale_view()  # so that places on the page are known
+    points = 72 / axes.figure.dpi
+    taken: list[tuple[float, float]] = []
     for place, value, name, shown in sorted(ends, key=lambda end: end[1]):
-        least = max(value, below + space)
-        below = least
+        across, up = (points * pixel for pixel in axes.transData.transform((place, value)))
+        wanted = up
+        for other, height in sorted(taken, key=lambda one: one[1]):
+            if abs(other - across) < _LABEL_WIDTH and abs(height - wanted) < _LABEL_HEIGHT:
+                wanted = height + _LABEL_HEIGHT
+        taken.append((across, wanted))
         axes.annotate(
             name,
             (place, value),
-            xytext=(8, 0) if least == value else (8, 9),
+            xytext=(8, wanted - up),
             textcoords="offset points",
             color=shown,
             fontsize="small",
             va="center",
         )
-    axes.margins(x=0.15)
 
 
 def draw_baselines(axes: Any, rows: Sequence[Row], column: str, *, is_level: bool) -> None:
