@@ -18,6 +18,7 @@ NAMES = (
     "contraction",
     "reading",
     "modular_rank",
+    "certificates",
     "attention",
     "token_mixers",
     "tunable_attention",
@@ -29,6 +30,7 @@ NAMES = (
     "generalization",
     "classifiers",
     "compression",
+    "training",
 )
 
 

@@ -3,19 +3,52 @@
 Results are the folders in docs/results, as `rankscope experiment run NAME -o docs/results/NAME`
 writes them; of each, `results.json`, `table.md` and `figure.svg` are kept in git. In a page of
 docs or docs/experiments, the lines between `<!-- results: NAME -->` and `<!-- end -->` are replaced
-by the table, the figure, and what was given to the rows.
+by the table, the figure, what was given to the rows, and what they say: every sentence with its
+difference, its interval and its verdict. `<!-- verdicts -->` becomes one line for each experiment.
+
+Conclusions come from rows only: an interval (±) or "What it says" anywhere else on a page that
+shows results is refused, and with `--check` so is a page that is not what its rows say.
 """
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from rankscope.lab.experiments.catalogue import find_experiment
+from rankscope.lab.experiments.claims import Verdict
 from rankscope.lab.experiments.running import FIGURE, Outcome, read_outcome
+from rankscope.lab.experiments.statements import headline
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 _PLACE = re.compile(r"<!-- results: ([a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
+_VERDICTS = re.compile(r"<!-- verdicts -->\n.*?<!-- end -->", re.DOTALL)
+# What only rows may say: an interval, and the heading of the statements.
+_CLAIM = re.compile(r"\d\s*±\s*\d|What it says")
+_NOT_YET = {"robustness.md"}  # whose experiments declare no pairs yet
+# In the order in which the list of pages shows them, with the page of each.
+PAGES = {
+    "tt-cp-rank": "tt-cp-rank.md",
+    "tt-mnist": "tt-mnist.md",
+    "tt-digits": "tt-mnist.md",
+    "shallow-vs-deep": "shallow-vs-deep.md",
+    "degree-budget": "degree-budget.md",
+    "depth-width": "depth-width.md",
+    "depth-width-longer": "depth-width.md",
+    "embedding-bottleneck": "embedding-bottleneck.md",
+    "embedding-bottleneck-longer": "embedding-bottleneck.md",
+    "head-bottleneck": "head-bottleneck.md",
+    "head-bottleneck-longer": "head-bottleneck.md",
+    "attention-forms": "attention-forms.md",
+    "attention-forms-longer": "attention-forms.md",
+    "rank-predicts-loss": "rank-predicts-loss.md",
+    "cifar10-compression": "../compression.md",
+    "sequential-vs-end-to-end": "../compression.md",
+    "cp-layers-accuracy": "../generalization.md",
+    "label-noise": "../generalization.md",
+    "bound-vs-test-error": "../generalization.md",
+}
 
 
 def results_of(name: str, page_folder: Path) -> str:
@@ -30,7 +63,53 @@ def results_of(name: str, page_folder: Path) -> str:
     if (folder / FIGURE).is_file():
         where = os.path.relpath(folder / FIGURE, page_folder)
         parts.append(f"![{outcome.experiment.title}]({where})\n")
-    return "\n".join([*parts, _note(outcome)])
+    return "\n".join([*parts, _note(outcome), *_said(outcome)])
+
+
+def _said(outcome: Outcome) -> list[str]:
+    """What the rows say, a line for each statement."""
+    if not outcome.statements:
+        return []
+    claims = outcome.experiment.claims
+    stopping = f" Stopping rule: {claims.stopping}" if claims and claims.stopping else ""
+    there = [one for one in outcome.statements if one.verdict is not Verdict.MISSING]
+    lines = [f"- {str(one)[:1].upper()}{str(one)[1:]}" for one in there]
+    missing = len(outcome.statements) - len(there)
+    if missing:
+        lines.append(f"- {missing} of {len(outcome.statements)} are not computed yet.")
+    rule = "Differences are first minus second, seed by seed, with 95 % intervals."
+    return ["\n".join([f"**What it says.** {rule}{stopping}", *lines]) + "\n"]
+
+
+def verdicts() -> str:
+    """One line for each experiment: its question, and what its rows decide."""
+    lines = ["| experiment | question | decided? |", "|---|---|---|"]
+    for name, page in PAGES.items():
+        experiment = find_experiment(name)
+        assert experiment.claims is not None, f"{name} declares what it is to decide"
+        folder = RESULTS / name
+        rows = read_outcome(folder, experiment).rows if folder.is_dir() else []
+        answer = headline(experiment.claims, rows) if rows else "not computed yet"
+        lines.append(f"| [{name}]({page}) | {experiment.claims.question} | {answer} |")
+    return "\n".join(lines) + "\n"
+
+
+def require_no_claims(page: str, name: str) -> None:
+    """Refuse a page with a conclusion that no command rendered.
+
+    Raises:
+        SystemExit: with the sentence.
+    """
+    if not _PLACE.search(page) or name in _NOT_YET:
+        return
+    rest = _VERDICTS.sub("", _PLACE.sub("", page))
+    claim = _CLAIM.search(rest)
+    if claim is not None:
+        line = rest[: claim.end()].count("\n")
+        sys.exit(
+            f"{name}: {rest.splitlines()[line]!r} claims something that no rows were asked for. "
+            f"Declare it as a pair or a fact of the experiment, or leave it out."
+        )
 
 
 def _note(outcome: Outcome) -> str:
@@ -62,20 +141,26 @@ def _options(outcome: Outcome) -> str:
 
 def filled(page: str, folder: Path = HERE) -> str:
     """A page of a folder with its tables as the results are now."""
-    return _PLACE.sub(
+    page = _PLACE.sub(
         lambda place: f"<!-- results: {place[1]} -->\n{results_of(place[1], folder)}<!-- end -->",
         page,
     )
+    return _VERDICTS.sub(lambda _: f"<!-- verdicts -->\n{verdicts()}<!-- end -->", page)
 
 
-def main() -> None:
-    """Rewrite every page that has a place for results."""
+def main(arguments: list[str]) -> None:
+    """Rewrite every page that has a place for results; with --check, refuse what would change."""
     for path in sorted([*HERE.glob("*.md"), *HERE.glob("experiments/*.md")]):
         page = path.read_text(encoding="utf-8")
-        if filled(page, path.parent) != page:
-            path.write_text(filled(page, path.parent), encoding="utf-8")
-            print(path)
+        require_no_claims(page, path.name)
+        text = filled(page, path.parent)
+        if text == page:
+            continue
+        if "--check" in arguments:
+            sys.exit(f"{path.name} does not say what its rows say; run `make experiment-tables`.")
+        path.write_text(text, encoding="utf-8")
+        print(path)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,6 +1,7 @@
 """The tables in the pages are those of the committed results."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,39 @@ def test_results_are_noted_with_their_command_time_and_figure(
     command = "rankscope experiment run reshaping -o docs/results/reshaping --seeds 1 --minutes 2"
     assert command in text
     assert "minutes of processor time in all; 23 of 24 rows are still to be computed." in text
+
+
+def test_a_planted_false_sentence_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "experiments").mkdir()
+    page = tmp_path / "experiments" / "shallow-vs-deep.md"
+    text = (DOCS / "experiments" / "shallow-vs-deep.md").read_text(encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(tables, "HERE", tmp_path)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    shutil.copytree(DOCS / "results" / "shallow-vs-deep", tmp_path / "results" / "shallow-vs-deep")
+    tables.main(["--check"])
+    # A number, a verdict, and a sentence of its own: none of them is what the rows say.
+    decided = "a tree against a sum of products: +0.277 ± 0.063 points over 3 seeds, better"
+    assert decided in text
+    for old, new in (
+        (decided, decided.replace("better", "worse")),
+        (decided, decided.replace("0.277", "0.977")),
+        ("**undecided**", "**decided**"),
+    ):
+        page.write_text(text.replace(old, new), encoding="utf-8")
+        with pytest.raises(SystemExit, match=r"shallow-vs-deep\.md does not say what its rows say"):
+            tables.main(["--check"])
+    for planted in ("Trees are better by 3.1 ± 0.2 points.", "**What it says.** Rank decides."):
+        page.write_text(f"{text}\n{planted}\n", encoding="utf-8")
+        with pytest.raises(SystemExit, match="claims something that no rows were asked for"):
+            tables.main([])
+    assert capsys.readouterr().out == ""
+
+
+def test_every_experiment_has_a_line_that_says_what_is_decided() -> None:
+    text = (DOCS / "experiments" / "README.md").read_text(encoding="utf-8")
+    for name, page in tables.PAGES.items():
+        assert f"| [{name}]({page}) |" in text
+        assert (DOCS / "experiments" / page).is_file()

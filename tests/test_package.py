@@ -175,11 +175,16 @@ def test_drawing_a_family_never_loads_torch() -> None:
     assert run_python(code) == "False"
 
 
+# PyTorch's own notes on extending it import modes from there; they have no public name.
+DOCUMENTED = ("torch.utils._python_dispatch",)
+
+
 def test_no_private_torch_name_is_used() -> None:
     for path in MODULES:
         for name in imported_modules(path):
             private = [part for part in name.split(".")[1:] if part.startswith("_")]
-            assert not (name.startswith("torch") and private), f"{path} imports {name}"
+            is_private = name.startswith("torch") and private and name not in DOCUMENTED
+            assert not is_private, f"{path} imports {name}"
 
 
 def test_no_file_names_are_dumping_grounds() -> None:

@@ -5,15 +5,17 @@
 
     model = AutoModelForCausalLM.from_pretrained("folder that rankscope compress wrote")
 
-Importing this module, and nothing else, registers the method `rankscope` with transformers. Beside
-that it opens folders (`load_folder`), cuts texts into tokens (`read_tokens`) and writes compressed
-models whole or not at all (`save_folder`). Code in a folder is never run. Needs the extra `hf`.
+Importing this module, and nothing else, registers the method `rankscope` with transformers, and
+factorized layers with the LoRA of peft, if that is installed. Beside that it opens folders
+(`load_folder`), cuts texts into tokens (`read_tokens`) and writes compressed models whole or not at
+all (`save_folder`). Code in a folder is never run. Needs the extra `hf`.
 """
 
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from rankscope.compression.exporting import tensors
 from rankscope.compression.usage import run_example
 from rankscope.errors import CompressionError, ModelFileError, RankscopeError, RequestError
 from rankscope.extras import transformers as _load_transformers
+from rankscope.factorize.linear import FactorizedLinear
 from rankscope.files import folder_beside, plain_file
 from rankscope.modes import inference
 from rankscope.strict_json import Numbers, read_document
@@ -43,6 +46,7 @@ __all__ = [
     "RankscopeConfig",
     "RankscopeQuantizer",
     "load_folder",
+    "read_numbers",
     "read_tokens",
     "save_folder",
 ]
@@ -175,6 +179,29 @@ def read_tokens(
         ModelFileError: if the tokenizer or the text cannot be read.
         RequestError: if the text has no tokens, or some that the model has no vector for.
     """
+    numbers = read_numbers(folder, text, model)
+    config: Any = model.config
+    places = getattr(config.get_text_config(), "max_position_embeddings", None)
+    length = min(length, len(numbers), *(() if not places else (places,)))
+    rows = numbers[: len(numbers) // length * length].reshape(-1, length)[:sequences]
+    batches = [{"input_ids": part} for part in torch.split(rows, batch)]
+    if getattr(config, "is_encoder_decoder", False):
+        return [part | {"decoder_input_ids": part["input_ids"]} for part in batches]
+    return batches
+
+
+def read_numbers(folder: Path | str, text: Path | str, model: nn.Module) -> Tensor:
+    """The numbers of all tokens of a text, (count,), at least one.
+
+    Args:
+        folder: with the tokenizer.
+        text: a file in UTF-8.
+        model: that will be run on them.
+
+    Raises:
+        ModelFileError: if the tokenizer or the text cannot be read.
+        RequestError: if the text has no tokens, or some that the model has no vector for.
+    """
     numbers = torch.tensor(_numbers(Path(folder), Path(text)), dtype=torch.long)
     if not len(numbers):
         raise RequestError(f"--text: {str(text)!r} has 0 tokens; give a text with some.")
@@ -185,13 +212,7 @@ def read_tokens(
             f"--text: the tokenizer gives the number {int(numbers.max()):,}, but the model has "
             f"{vocabulary:,} tokens; is it the tokenizer of another model?"
         )
-    places = getattr(config.get_text_config(), "max_position_embeddings", None)
-    length = min(length, len(numbers), *(() if not places else (places,)))
-    rows = numbers[: len(numbers) // length * length].reshape(-1, length)[:sequences]
-    batches = [{"input_ids": part} for part in torch.split(rows, batch)]
-    if getattr(config, "is_encoder_decoder", False):
-        return [part | {"decoder_input_ids": part["input_ids"]} for part in batches]
-    return batches
+    return numbers
 
 
 def _numbers(folder: Path, text: Path) -> list[int]:
@@ -293,3 +314,32 @@ def _publish(made: Path, target: Path) -> None:
     (target / CONFIG).unlink(missing_ok=True)
     for path in sorted(made.iterdir(), key=lambda path: path.name == CONFIG):
         path.replace(target / path.name)
+
+
+# --- LoRA on factorized layers --------------------------------------------------------------------
+
+
+def _teach_peft() -> None:
+    """Let LoRA of peft attach to factorized layers, which it would not know.
+
+    peft has a place for such classes in every `LoraConfig`; it is filled when one is made.
+    """
+    if find_spec("peft") is None:
+        return
+    from peft import LoraConfig
+
+    from rankscope.compression.lora import LoraFactorizedLinear
+
+    prepare = LoraConfig.__post_init__
+    if getattr(prepare, "knows_rankscope", False):
+        return
+
+    def prepare_with_factorized(config: Any) -> None:
+        prepare(config)
+        config._register_custom_module({FactorizedLinear: LoraFactorizedLinear})
+
+    prepare_with_factorized.knows_rankscope = True  # type: ignore[attr-defined]
+    LoraConfig.__post_init__ = prepare_with_factorized
+
+
+_teach_peft()

@@ -7,22 +7,23 @@ from matplotlib.figure import Figure
 from rankscope.compression.training.recipe import Recipe
 from rankscope.generalize.analysis import Options
 from rankscope.lab import find_experiment
+from rankscope.lab.experiments.claims import Verdict
 from rankscope.lab.experiments.cp_networks import TrainingWorkload
 from rankscope.lab.experiments.experiment import Row, RunContext
 from rankscope.lab.experiments.generalization_bounds import (
     NUM_SETTINGS,
     BoundEntry,
     NonVacuousEntry,
-    correlations,
     draw_bounds,
     largest,
 )
+from rankscope.lab.experiments.statements import statements_of
 from rankscope.networks.datasets import load_data_set
 
+BOUND_VS_TEST_ERROR = find_experiment("bound-vs-test-error")
 NON_VACUOUS_BOUND = find_experiment("non-vacuous-bound")
 
 # Bounds beside test errors, over the epochs of a run.
-
 
 ENTRY = BoundEntry(
     "small",
@@ -48,24 +49,13 @@ def test_a_row_has_the_last_measurement_and_all_curves(row: Row) -> None:
         assert row[name] == curve[-1]
 
 
-def test_a_summary_line_for_every_bound_says_how_it_goes_with_the_test_error(row: Row) -> None:
-    result = correlations([row, {**row, "seed": 1}])
-    assert [line["bound"] for line in result][:3] == ["triangle", "exact", "measured"]
-    assert all("10 points" in str(line["with the test error"]) for line in result)
-
-
-def test_correlations_are_those_of_the_curves() -> None:
-    up, down = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
-    made: Row = {"setting": "made", "test error curve": up, "triangle curve": up}
-    made |= {"triangle complexity curve": down, "exact curve": None}
-    (line,) = correlations([made])
-    assert line["with the test error"] == "+1.00 (+1.00 to +1.00, 4 points)"
-    assert line["its complexity alone"] == "-1.00 (-1.00 to -1.00, 4 points)"
-
-
-def test_a_curve_with_an_infinite_value_is_left_out() -> None:
-    made: Row = {"setting": "made", "test error curve": [0.1], "arora-order curve": None}
-    assert correlations([made]) == []
+def test_every_bound_is_said_to_follow_the_test_error_or_not_over_seeds(row: Row) -> None:
+    claims = BOUND_VS_TEST_ERROR.claims
+    assert claims is not None
+    rows = [{**row, "seed": seed, "triangle correlation": 0.9 + 0.01 * seed} for seed in (0, 1, 2)]
+    statement = statements_of(claims, rows)[0]
+    assert (statement.verdict, statement.seeds) == (Verdict.DECIDED, 3)
+    assert "+0.91 ± 0.025 over 3 seeds" in str(statement)
 
 
 def test_every_setting_has_a_panel_with_a_line_for_each_curve(row: Row) -> None:

@@ -1,3 +1,5 @@
+from .activation_memory import inference_bytes as inference_bytes
+from .activation_memory import training_bytes as training_bytes
 from .applying import Compressed as Compressed
 from .applying import apply_plan as apply_plan
 from .calibration import Activations as Activations
@@ -11,6 +13,12 @@ from .compressing import CompressionReport as CompressionReport
 from .compressing import compress as compress
 from .compressing import count_parameters as count_parameters
 from .compressing import report_on as report_on
+from .evaluating import Evaluation as Evaluation
+from .evaluating import Measures as Measures
+from .evaluating import evaluate as evaluate
+from .evaluation_tasks import Inputs as Inputs
+from .evaluation_tasks import Labelled as Labelled
+from .evaluation_tasks import Text as Text
 from .exporting import Exporter as Exporter
 from .exporting import OnnxExporter as OnnxExporter
 from .exporting import TorchExporter as TorchExporter
@@ -30,6 +38,9 @@ from .plan import Unit as Unit
 from .plan import read_plan as read_plan
 from .planning import Tolerance as Tolerance
 from .planning import plan_compression as plan_compression
+from .recovering import RepairRun as RepairRun
+from .recovering import TokenModel as TokenModel
+from .recovering import repair_model as repair_model
 from .repair import Distillation as Distillation
 from .repair import Imitation as Imitation
 from .repair import Labels as Labels

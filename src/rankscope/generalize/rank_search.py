@@ -65,7 +65,8 @@ class RankChoice:
         where in networks that are no chains the product becomes a sum over paths. This is (*).
 
         Reference:
-            Li, Sun, Su, Suzuki & Huang (2020), Sec. 4 (proved here), arXiv:2001.05070.
+            Li, Sun, Su, Suzuki & Huang (2020), Sec. 4, arXiv:2001.05070 (proved here,
+            docs/proofs.md, section 33).
         """
         # What nothing was dropped from adds nothing, even where later factors overflow.
         weights = [layer.noise * layer.gain if layer.noise else 0.0 for layer in self.layers]

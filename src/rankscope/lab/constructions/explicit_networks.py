@@ -273,7 +273,7 @@ def _require_dimension(who: str, dimension: int, box: Box) -> None:
 
 TELGARSKY = Theorem(
     "Telgarsky (2016)",
-    "by counting pieces: the docstring of `sawtooth_distance_bound`",
+    "by counting pieces: docs/proofs.md, section 30",
     "1602.04485",
     ("ReLU", "L >= 2", "at most L hidden layers and 2^L hidden units", "L1 on [0, 1]"),
     Status.PROVED_HERE,

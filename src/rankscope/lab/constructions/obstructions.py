@@ -160,7 +160,7 @@ def _divided_difference(points: Reals, values: Reals) -> float:
 
 WHOLE_LINES = Theorem(
     "Rankscope, after Foucart (2022), Theorem 24.1",
-    "breaks of one hidden layer are whole lines with constant jumps",
+    "breaks of one hidden layer are whole lines with constant jumps: docs/proofs.md, section 31",
     None,
     ("one hidden layer", "ReLU", "two inputs", "any width"),
     Status.PROVED_HERE,

@@ -152,7 +152,8 @@ class PiecewiseLinear:
 MOST_SEARCHED = 20
 FEWEST_UNITS = Theorem(
     "Rankscope, after Diehl (2023), Lemma 1.3",
-    "k units are enough if and only if minus the leftmost slope is a sum of some of the jumps",
+    "k units are enough if and only if minus the leftmost slope is a sum of some of the jumps: "
+    "docs/proofs.md, section 32",
     None,
     ("one hidden layer", "ReLU", "k >= 1 breakpoints with non-zero jumps", "equality on all of R"),
     Status.PROVED_HERE,
@@ -201,7 +202,8 @@ def fewest_units(function: PiecewiseLinear) -> FewestUnits:
         FewestUnits(lower=2, upper=2, left_facing=(0,), was_searched=True)
 
     Reference:
-        Diehl (2023), "Building blocks of modern machine learning", Lemma 1.3; ours (proved above).
+        Diehl (2023), "Building blocks of modern machine learning", Lemma 1.3; ours (proved here,
+        docs/proofs.md, section 32).
     """
     simple = function.simplified()
     count = len(simple.breakpoints)

@@ -5,13 +5,16 @@ CIFAR-10; the percentages of parameters there count the weights of attention onl
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rankscope.lab.experiments.baselines import language_baselines, pixel_baselines
+from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import DotFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
+    SearchedSteps,
     SequenceEntry,
     SequenceTask,
     Steps,
@@ -87,10 +90,48 @@ _ALL = tuple(FORMS)
 _PIXELS = PixelTask(pixels=PixelInput.TABLES)
 _QUICK_PIXELS = PixelTask("digits", PixelInput.TABLES, num_tested=100)
 
+SCORES = {
+    "language": Score("test loss", "nats", baseline="baseline-3-gram"),
+    "translation": Score(
+        "BLEU",
+        "BLEU",
+        is_lower_better=False,
+        baseline=20.0,
+        why="comparisons below a BLEU of",
+    ),
+    "pixels": Score("bits", "bits", baseline="baseline-linear-4-neighbours"),
+}
+_TITLES = {
+    "tunable": "tunable core",
+    "cp-r-dh": "CP with as many weights (R = DH)",
+    "cp-r-h": "CP with 1 / D of the weights (R = H)",
+    "softmax-free": "heads without softmax",
+}
+
+
+def _claims() -> Claims:
+    """Every form against multi-head attention: the source has R = DH better, R = H near."""
+    return Claims(
+        "Is CP attention better than multi-head attention of the same size?",
+        tuple(
+            Pair(
+                f"{kind}: {title} against multi-head", f"{kind}-{name}", f"{kind}-multi-head", score
+            )
+            for name, title in sorted(_TITLES.items(), key=lambda item: item[0] != "cp-r-dh")
+            for kind, score in SCORES.items()
+            if name != "softmax-free" or kind == "language"
+        ),
+        tuple(SCORES.values()),
+        stopping="Three seeds of every setting, whatever they say.",
+    )
+
+
 ATTENTION_FORMS = Experiment(
     name="attention-forms",
     title="Forms of attention: test loss (nats), BLEU (percent), bits per intensity",
     entries=(
+        *language_baselines(CharacterTask()),
+        *pixel_baselines(_PIXELS),
         *entries("language", CharacterTask(), 64, Steps(450), _ALL),
         *entries("translation", TranslationTask(), 64, Steps(800, 64), _ALL[:4]),
         *entries("pixels", _PIXELS, 64, Steps(400), _ALL[:4]),
@@ -114,4 +155,23 @@ ATTENTION_FORMS = Experiment(
     ),
     seeds=3,
     figure=DotFigure(("test loss", "BLEU", "bits"), has_panels=True),
+    claims=_claims(),
+)
+
+ATTENTION_FORMS_LONGER = replace(
+    ATTENTION_FORMS,
+    name="attention-forms-longer",
+    title="The same, trained past the baselines: test loss (nats), BLEU (percent), bits",
+    entries=(
+        *language_baselines(CharacterTask()),
+        *pixel_baselines(_PIXELS),
+        *entries("language", CharacterTask(), 64, SearchedSteps(3000), _ALL),
+        *entries("translation", TranslationTask(), 64, SearchedSteps(5000, 64), _ALL[:4]),
+        *entries("pixels", _PIXELS, 64, SearchedSteps(6000), _ALL[:4]),
+    ),
+    protocol=(
+        "As attention-forms, with 3,000 batches of characters, 5,000 of sentences and 6,000 of "
+        "images, at the best of three learning rates (1e-3, 3e-3, 1e-2), each tried for a tenth of "
+        "them and judged on validation samples, for every form alike."
+    ),
 )

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rankscope.lab.experiments.baselines import language_baselines, pixel_baselines
+from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
+    SearchedSteps,
     SequenceEntry,
     SequenceTask,
     Steps,
@@ -134,6 +137,7 @@ def _text(gains: Sequence[float]) -> str | None:
 
 
 RANKS = (2, 4, 8, None)
+_PIXELS = ((PixelInput.VECTOR, COLOURS), (PixelInput.TABLES, None))
 # Four times the weights of the first: by width, and by depth.
 SHAPES = {"base": (2, 32), "wide": (2, 64), "deep": (8, 32)}
 HEADS = 2
@@ -160,6 +164,53 @@ def embedding_entries(
     )
 
 
+LOSS = Score("test loss", "nats", baseline="baseline-3-gram")
+BITS = Score("bits", "bits", baseline="baseline-linear-4-neighbours")
+_QUESTIONS = (
+    ("width", "wide", "base"),
+    ("depth", "deep", "base"),
+    ("depth instead of width", "deep", "wide"),
+)
+
+
+def _embedding_pairs() -> tuple[Pair, ...]:
+    """What width and depth gain at each rank: the source has width gain less as it falls."""
+    groups = [
+        (f"characters-rank-{rank or 'full'}", f"characters, embedding rank {rank or 'full'}", LOSS)
+        for rank in RANKS
+    ]
+    groups += [
+        (f"pixels-rank-{rank or 'full'}", f"pixels, embedding rank {rank or 'full'}", BITS)
+        for _, rank in _PIXELS
+    ]
+    return tuple(
+        Pair(
+            f"{title}: four times the weights by {what}", f"{name}-{one}", f"{name}-{other}", score
+        )
+        for name, title, score in groups
+        for what, one, other in _QUESTIONS
+    )
+
+
+def exact_ranks(rows: Sequence[Row]) -> list[Statement]:
+    """The exact ranks of all rows that have one, by what they have in common."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("exact rank") is None:
+            continue
+        channels = int(str(row["heads"])) * int(str(row["head size"]))
+        group = f"{row['depth']} layers, embedding rank {row['embedding rank']}"
+        if row["embedding rank"] == row["width"]:
+            group = f"{row['depth']} layers, full embedding"
+        groups.setdefault(group, []).append(
+            f"{row['exact rank']} (width {row['width']}, heads {row['heads']}, channels {channels})"
+        )
+    return [
+        Statement(f"Exact separation rank, {group}", Verdict.FACT, ", ".join(ranks))
+        for group, ranks in groups.items()
+    ]
+
+
 _EXACT_EMBEDDINGS: tuple[Entry, ...] = tuple(
     ExactRankEntry(depth, width, embedding_rank=rank)
     for rank, depth, width in (
@@ -175,12 +226,16 @@ _EXACT_EMBEDDINGS: tuple[Entry, ...] = tuple(
         (4, 2, 4),
     )
 )
-_PIXELS = ((PixelInput.VECTOR, COLOURS), (PixelInput.TABLES, None))
+
+LONGER = SearchedSteps(3000)
+LONGER_PIXELS = SearchedSteps(6000)
 
 EMBEDDING_BOTTLENECK = Experiment(
     name="embedding-bottleneck",
     title="Width and depth beyond the embedding rank: test loss (nats), bits of pixels, exact rank",
     entries=(
+        *language_baselines(CharacterTask()),
+        *pixel_baselines(PixelTask()),
         *(
             entry
             for rank in RANKS
@@ -224,6 +279,47 @@ EMBEDDING_BOTTLENECK = Experiment(
     seeds=3,
     figure=LineFigure("embedding rank", "test loss", "shape"),
     summary=gain_rows,
+    claims=Claims(
+        "Is width beyond the rank of the embedding wasted?",
+        _embedding_pairs(),
+        (LOSS, BITS),
+        exact_ranks,
+        stopping="Three seeds of every setting, whatever they say.",
+    ),
+)
+
+
+EMBEDDING_BOTTLENECK_LONGER = replace(
+    EMBEDDING_BOTTLENECK,
+    name="embedding-bottleneck-longer",
+    title="The same, trained past the baselines: test loss (nats) and bits by embedding rank",
+    entries=(
+        *language_baselines(CharacterTask()),
+        *pixel_baselines(PixelTask()),
+        *(
+            entry
+            for rank in RANKS
+            for entry in embedding_entries(CharacterTask(), SHAPES, rank, 64, LONGER)
+        ),
+        *(
+            entry
+            for pixels, rank in _PIXELS
+            for entry in embedding_entries(
+                PixelTask(pixels=pixels), SHAPES, rank, 64, LONGER_PIXELS
+            )
+        ),
+    ),
+    protocol=(
+        "As embedding-bottleneck, with 3,000 batches (pixels: 6,000) at the best of three learning "
+        "rates (1e-3, 3e-3, 1e-2), each tried for a tenth of them and judged on validation "
+        "samples, for every model alike."
+    ),
+    claims=Claims(
+        "Is width beyond the rank of the embedding wasted?",
+        _embedding_pairs(),
+        (LOSS, BITS),
+        stopping="Three seeds of every setting, whatever they say.",
+    ),
 )
 
 
@@ -267,19 +363,34 @@ def head_entries(
     )
 
 
+def _head_pairs() -> tuple[Pair, ...]:
+    """Each form against 8 heads of size 8, whose channels are as many as the width."""
+    return tuple(
+        Pair(
+            f"{heads} heads of size {size} ({heads * size} channels) against 8 of size 8",
+            f"heads-{heads}-of-{size}",
+            "heads-8-of-8",
+            LOSS,
+        )
+        for heads, size in (*reversed(WITH_SIZE_8), *WITH_64_CHANNELS)
+        if (heads, size) != (8, 8)
+    )
+
+
 _EXACT_HEADS: tuple[Entry, ...] = (
     *(
         ExactRankEntry(2, 4, heads, head_size)
         for heads, head_size in ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (4, 2), (8, 1))
     ),
     # The same number of weights, 4 d R of each layer, in narrower or wider attention.
-    *(ExactRankEntry(2, width, 1, 12 // width) for width in (2, 3, 6, 12)),
+    *(ExactRankEntry(2, width, 1, 12 // width) for width in (2, 3, 4, 6, 12)),
 )
 
 HEAD_BOTTLENECK = Experiment(
     name="head-bottleneck",
     title="Heads and their size at equal parameters: test loss (nats) and exact separation rank",
     entries=(
+        *language_baselines(CharacterTask()),
         *head_entries(CharacterTask(), (*WITH_SIZE_8, *WITH_64_CHANNELS), SIZE, STEPS),
         *_EXACT_HEADS,
     ),
@@ -298,4 +409,32 @@ HEAD_BOTTLENECK = Experiment(
     ),
     seeds=3,
     figure=LineFigure("channels over width", "test loss", "head size"),
+    claims=Claims(
+        "Is attention wider than the model wasted?",
+        _head_pairs(),
+        (LOSS,),
+        exact_ranks,
+        stopping="Three seeds of every setting, whatever they say.",
+    ),
+)
+
+HEAD_BOTTLENECK_LONGER = replace(
+    HEAD_BOTTLENECK,
+    name="head-bottleneck-longer",
+    title="The same, trained past the baselines: test loss (nats) by heads and their size",
+    entries=(
+        *language_baselines(CharacterTask()),
+        *head_entries(CharacterTask(), (*WITH_SIZE_8, *WITH_64_CHANNELS), SIZE, LONGER),
+    ),
+    protocol=(
+        "The trained models of head-bottleneck, with 3,000 batches at the best of three learning "
+        "rates (1e-3, 3e-3, 1e-2), each tried for a tenth of them and judged on validation text, "
+        "for every model alike."
+    ),
+    claims=Claims(
+        "Is attention wider than the model wasted?",
+        _head_pairs(),
+        (LOSS,),
+        stopping="Three seeds of every setting, whatever they say.",
+    ),
 )

@@ -12,6 +12,8 @@ from torch import nn
 from rankscope.compression.training.loop import cross_entropy, fit
 from rankscope.compression.training.recipe import Cosine, Recipe
 from rankscope.errors import ExperimentError
+from rankscope.lab.experiments.baselines import class_baselines
+from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import DotFigure
 from rankscope.networks.batches import TensorData
@@ -175,8 +177,9 @@ def learning_curves(rows: Sequence[Row]) -> object:
     axes = figure.subplots()
     settings = list(dict.fromkeys(str(row["setting"]) for row in rows))
     for row in rows:
-        accuracies = row["test accuracies"]
-        assert isinstance(accuracies, list), "every row of this experiment has its curve"
+        accuracies = row.get("test accuracies")
+        if not isinstance(accuracies, list):  # of a baseline
+            continue
         number = settings.index(str(row["setting"]))
         label = settings[number] if row["seed"] in (0, None) else None
         axes.plot(range(1, len(accuracies) + 1), accuracies, color=f"C{number}", label=label)
@@ -185,6 +188,27 @@ def learning_curves(rows: Sequence[Row]) -> object:
     axes.set_ylabel("test accuracy, percent")
     axes.legend()
     return figure
+
+
+def accuracy_of(data_set: str) -> Score:
+    """The test accuracy, which has to be above that of logistic regression."""
+    return Score(
+        "test accuracy",
+        "points",
+        is_lower_better=False,
+        baseline=f"baseline-{data_set}-logistic-regression",
+    )
+
+
+def _core_claims(data_set: str, *further: Pair) -> Claims:
+    score = accuracy_of(data_set)
+    equal = Pair("equal cores against different ones", "equal-cores", "different-cores", score)
+    return Claims(
+        "Do trains with equal cores read digits worse?",
+        (equal, *further),
+        (score,),
+        stopping="All seeds of every setting, whatever they say.",
+    )
 
 
 TT_MNIST = Experiment(
@@ -209,6 +233,7 @@ TT_MNIST = Experiment(
             "mnist",
             replace(SOURCE_RECIPE, schedule=Cosine()),
         ),
+        *class_baselines("mnist"),
     ),
     quick=tuple(shortened(entry) for entry in _DIGITS),
     protocol=(
@@ -223,12 +248,33 @@ TT_MNIST = Experiment(
     seconds=1800.0,
     seeds=3,
     figure=learning_curves,
+    claims=_core_claims(
+        "mnist",
+        Pair(
+            "equal cores with overlapping patches and a falling rate against without",
+            "equal-cores-overlapping-cosine",
+            "equal-cores",
+            accuracy_of("mnist"),
+        ),
+        Pair(
+            "different cores against the published number",
+            "different-cores",
+            ":published test",
+            accuracy_of("mnist"),
+        ),
+        Pair(
+            "equal cores against the published number",
+            "equal-cores",
+            ":published test",
+            accuracy_of("mnist"),
+        ),
+    ),
 )
 
 TT_DIGITS = Experiment(
     name="tt-digits",
     title="Tensor-train classifiers on 8 x 8 digits: accuracy in percent",
-    entries=_DIGITS,
+    entries=(*_DIGITS, *class_baselines("digits")),
     quick=tuple(shortened(entry) for entry in _DIGITS),
     protocol=(
         "The digits that come with scikit-learn, 1,437 for training and 360 for testing; 16 "
@@ -238,6 +284,7 @@ TT_DIGITS = Experiment(
     seconds=120.0,
     seeds=5,
     figure=learning_curves,
+    claims=_core_claims("digits"),
 )
 
 
@@ -303,10 +350,43 @@ def _mnist(form: Callable[[int], Form], size: int, budget: int) -> ClassifierEnt
 
 _DIGITS_FORMS = tuple(_digits(form, size) for form, size in zip(FORMS, SIZES[DIGITS], strict=True))
 
+_FORM_PAIRS = (
+    ("a tree", "tree", "a sum of products", "shallow"),
+    ("a train", "train", "a sum of products", "shallow"),
+    ("a train with equal cores", "equal-train", "a sum of products", "shallow"),
+    ("a tree", "tree", "a train", "train"),
+    ("a tree with shared maps", "shared-tree", "a tree", "tree"),
+)
+
+
+def _form_claims() -> Claims:
+    groups = (
+        ("mnist-15k", "MNIST, 14,600 parameters", "mnist"),
+        ("mnist-50k", "MNIST, 50,000 parameters", "mnist"),
+        ("digits", "digits, 6,200 parameters", "digits"),
+    )
+    return Claims(
+        "Do forms of larger separation rank learn better at equal parameters?",
+        tuple(
+            Pair(
+                f"{title}: {one} against {other}",
+                f"{group}-{first}",
+                f"{group}-{second}",
+                accuracy_of(data_set),
+            )
+            for group, title, data_set in groups
+            for one, first, other, second in _FORM_PAIRS
+        ),
+        stopping="Three seeds of every setting, whatever they say.",
+    )
+
+
 SHALLOW_VS_DEEP = Experiment(
     name="shallow-vs-deep",
     title="Sum of products, train and tree at equal parameters: accuracy in percent",
     entries=(
+        *class_baselines("digits"),
+        *class_baselines("mnist", MNIST_SAMPLES),
         *_DIGITS_FORMS,
         *(
             _mnist(form, size, budget)
@@ -327,4 +407,5 @@ SHALLOW_VS_DEEP = Experiment(
     seconds=600.0,
     seeds=3,
     figure=DotFigure(("test accuracy",)),
+    claims=_form_claims(),
 )

@@ -16,6 +16,7 @@ import torch
 from rankscope.compression.training.least_squares import LeastSquares, fit_least_squares
 from rankscope.compression.training.loop import fit, scores
 from rankscope.compression.training.recipe import Cosine, Recipe
+from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.degree_tasks import (
     CertifiedTask,
     ImageTask,
@@ -25,6 +26,7 @@ from rankscope.lab.experiments.degree_tasks import (
     WaveTask,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.statements import judge
 from rankscope.lab.experiments.table import Interval
 from rankscope.networks.batches import TensorData
 from rankscope.networks.degree import DegreeNetwork, widest_network
@@ -339,6 +341,60 @@ def _difference(
     return f"{interval} ({verdict})"
 
 
+ERROR = Score("relative error", "of the deviation", baseline=1.0, why="the mean of the targets has")
+WRONG = Score("percent wrong", "points")
+_RIVALS = (("2", 2.0), ("4", 4.0), ("e", math.e))
+
+
+def _claims(comparisons: Sequence[Comparison]) -> Claims:
+    """Degree 3 against every other one, with the total degrees that the source's argument counts.
+
+    By that argument the larger total degree is better, which is degree 3 at some budgets only.
+    """
+    pairs = []
+    for one in comparisons:
+        score = WRONG if isinstance(one.task, ImageTask) else ERROR
+        totals = {degree: _total_degree(one.budget, degree) for degree in DEGREES}
+        for name, degree in _RIVALS:
+            group = f"{one.task.name}-{one.budget.matrices}-matrices"
+            pairs.append(
+                Pair(
+                    f"{one.task.name}, {one.budget.matrices} matrices: degree 3 (total "
+                    f"{totals[3.0]}) against {name} (total {totals[degree]})",
+                    f"{group}-degree-3",
+                    f"{group}-degree-{name}",
+                    score,
+                )
+            )
+    return Claims(
+        "Does a degree of 3 make the best use of a budget of matrices?",
+        tuple(pairs),
+        (ERROR, WRONG),
+        _as_argued,
+        stopping="Five seeds of every setting, whatever they say.",
+    )
+
+
+def _total_degree(budget: Budget, degree: float) -> int:
+    """Of the polynomial that a network of a degree is; coordinates of degree e reach 3."""
+    return int(math.ceil(degree) ** len(budget.degrees(degree)))
+
+
+def _as_argued(rows: Sequence[Row]) -> list[Statement]:
+    """How many decided pairs go as the total degree says, those of equal ones left out."""
+    totals = {str(row["setting"]): row.get("total degree") for row in rows}
+    right = wrong = 0
+    for pair in _claims(COMPARISONS).pairs:
+        one, other = totals.get(pair.first), totals.get(pair.second)
+        statement = judge(pair, rows)
+        if statement.verdict is Verdict.DECIDED and one != other:
+            assert statement.difference is not None, "decided by its difference"
+            is_right = (statement.difference < 0) == (int(str(one)) > int(str(other)))
+            right, wrong = right + is_right, wrong + (not is_right)
+    detail = f"{right} of {right + wrong} go to the larger total degree"
+    return [Statement("Decided pairs of different total degrees", Verdict.FACT, detail)]
+
+
 DEGREE_BUDGET = Experiment(
     name="degree-budget",
     title="Which degree of a layer learns best within a budget? Test errors",
@@ -363,4 +419,5 @@ DEGREE_BUDGET = Experiment(
     seeds=5,
     figure=draw_curves,
     summary=differences,
+    claims=_claims(COMPARISONS),
 )

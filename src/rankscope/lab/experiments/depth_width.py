@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from rankscope.auditing.depth_width_law import LEVINE
+from rankscope.lab.experiments.baselines import language_baselines
+from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Experiment, Row
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import CharacterTask, SequenceEntry, Steps
@@ -48,6 +50,7 @@ def crossing_rows(rows: Sequence[Row]) -> list[Row]:
     The law puts the border between "widen" and "deepen" of a depth L at N(L) parameters, so that
     models of two depths should change places between its two borders.
     """
+    rows = [row for row in rows if _DEPTH in row]
     depths = sorted({int(str(row[_DEPTH])) for row in rows if _LOSS in row})
     results: list[Row] = []
     for shallow, deep in pairwise(depths):
@@ -145,12 +148,35 @@ def _protocol(depths: str, steps: Steps) -> str:
     )
 
 
+LOSS = Score("test loss", "nats", baseline="baseline-3-gram")
+
+
+def _claims(sizes: tuple[int, ...]) -> Claims:
+    """Neighbouring depths at each size: the source has the deeper one worse, then better."""
+    return Claims(
+        "From which size on are deeper language models better?",
+        tuple(
+            Pair(
+                f"{deep} layers against {shallow} at {size // 1000} thousand weights",
+                f"depth-{deep}-size-{size}",
+                f"depth-{shallow}-size-{size}",
+                LOSS,
+            )
+            for size in reversed(sizes)
+            for shallow, deep in pairwise(DEPTHS)
+        ),
+        (LOSS,),
+        stopping="Three seeds of every setting, whatever they say.",
+    )
+
+
 _QUICK = entries(CharacterTask("embedded", 32), (1, 2, 4), (3_000, 12_000), Steps(60))
 
 DEPTH_WIDTH = Experiment(
     name="depth-width",
     title="Characters of Shakespeare: test loss (nats) of language models by depth and size",
-    entries=entries(CharacterTask(), DEPTHS, SIZES, STEPS),
+    entries=(*language_baselines(CharacterTask()), *entries(CharacterTask(), DEPTHS, SIZES, STEPS)),
+    claims=_claims(SIZES),
     needs="tinyshakespeare",
     quick=_QUICK,
     protocol=_protocol("1, 2, 4, 8", STEPS),
@@ -162,7 +188,11 @@ DEPTH_WIDTH = Experiment(
 DEPTH_WIDTH_LONGER = Experiment(
     name="depth-width-longer",
     title="The same, trained four times as long: test loss (nats) by depth and size",
-    entries=entries(CharacterTask(), DEPTHS, SIZES, LONGER),
+    entries=(
+        *language_baselines(CharacterTask()),
+        *entries(CharacterTask(), DEPTHS, SIZES, LONGER),
+    ),
+    claims=_claims(SIZES),
     needs="tinyshakespeare",
     quick=_QUICK,
     protocol=_protocol("1, 2, 4, 8", LONGER),

@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from rankscope.errors import ExperimentError
+from rankscope.lab.experiments.claims import Claims
+from rankscope.lab.experiments.claims import Row as Row
+from rankscope.lab.experiments.claims import Value as Value
 from rankscope.progress import Report, ignore
 
-Value = str | int | float | None | list[float]
-Row = dict[str, Value]
 # Draws finished rows as a `matplotlib.figure.Figure`, which is not imported before it is needed.
 DrawRows = Callable[[Sequence[Row]], object]
 SummarizeRows = Callable[[Sequence[Row]], Sequence[Row]]
@@ -118,6 +119,7 @@ class Experiment:
             has none); saved as figure.svg.
         summary: further rows that follow from those of a complete run (fits, crossings); shown
             below the table.
+        claims: what it is to decide.
 
     Raises:
         ExperimentError: if two entries have the same name, or none takes the seeds.
@@ -133,6 +135,7 @@ class Experiment:
     seeds: int = 1
     figure: DrawRows | None = None
     summary: SummarizeRows | None = None
+    claims: Claims | None = None
 
     def __post_init__(self) -> None:
         for entries in (self.entries, self.quick):

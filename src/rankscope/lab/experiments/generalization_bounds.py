@@ -22,6 +22,7 @@ from rankscope.generalize.finite_class import (
     rigorous_bound,
 )
 from rankscope.generalize.sample import Sample
+from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.classifiers import percent_right
 from rankscope.lab.experiments.cp_networks import (
     TrainingWorkload,
@@ -31,6 +32,7 @@ from rankscope.lab.experiments.cp_networks import (
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import LineFigure
+from rankscope.lab.experiments.statements import sign_statement
 from rankscope.lab.experiments.table import partial_correlation
 from rankscope.networks.cp_networks import with_cp_layers
 from rankscope.networks.datasets import DataSet
@@ -180,41 +182,18 @@ _FASHION, _CIFAR10 = (TrainingWorkload(name, 2_000) for name in ("fashion-mnist"
 _PROVED = {name: usual_searches()[name] for name in ("triangle", "exact")}
 
 
-def correlations(rows: Sequence[Row]) -> list[Row]:
-    """Rank correlations over all measurements of all seeds of a setting.
-
-    "complexity" is what a bound adds to the loss that was measured on the training sample.
-    """
-    results: list[Row] = []
-    for setting in dict.fromkeys(str(row["setting"]) for row in rows):
-        own = [row for row in rows if row["setting"] == setting]
-        for name in BOUNDS:
-            values = _column(own, name)
-            if values is not None:
-                results.append(_correlation_row(own, setting, name, values))
-    return results
-
-
-def _correlation_row(rows: Sequence[Row], setting: str, name: str, values: list[float]) -> Row:
-    errors, complexities = _column(rows, TEST_ERROR), _column(rows, f"{name} complexity")
-    assert errors is not None, "errors are always finite"
-    assert complexities is not None, "complexities are finite where bounds are"
-    return {
-        "of": setting,
-        "bound": name,
-        "with the test error": str(partial_correlation(values, errors, [])),
-        "its complexity alone": str(partial_correlation(complexities, errors, [])),
-    }
-
-
-def _column(rows: Sequence[Row], name: str) -> list[float] | None:
-    joined: list[float] = []
-    for row in rows:
-        curve = row.get(f"{name} curve")
-        if not isinstance(curve, list):
-            return None
-        joined += curve
-    return joined
+def _follows(rows: Sequence[Row]) -> list[Statement]:
+    """The rank correlation of each bound with the test error over the epochs of a run, by seeds."""
+    return [
+        sign_statement(
+            f"{setting}: correlation of the {name} bound with the test error within a run",
+            setting,
+            f"{name} correlation",
+            rows,
+        )
+        for setting in dict.fromkeys(str(row["setting"]) for row in rows)
+        for name in ("triangle", "arora-order")
+    ]
 
 
 BOUND_VS_TEST_ERROR = Experiment(
@@ -240,7 +219,7 @@ BOUND_VS_TEST_ERROR = Experiment(
     seconds=1800.0,
     seeds=3,
     figure=draw_bounds,
-    summary=correlations,
+    claims=Claims("Does the bound follow the test error during training?", facts=_follows),
     needs="FashionMNIST/raw and cifar-10-batches-bin",
     protocol=(
         "Three convolutions of 16, 32 and 32 channels and a linear map, the two in the middle in "
@@ -253,8 +232,7 @@ BOUND_VS_TEST_ERROR = Experiment(
         "the order L_margin + sqrt(parameters kept / samples); the bound of Arora et al. without "
         "constants at the same margin, Jacobians on 16 samples; the error on the whole test set. "
         "With noise, the bounds are for noisy labels, and the test error is that on true ones. "
-        "Intervals of the correlations take measurements for independent, which those of one run "
-        "are not; the columns named correlation have one value for each seed."
+        "The columns named correlation have one value for each seed."
     ),
 )
 
@@ -380,6 +358,26 @@ def largest(rows: Sequence[Row]) -> list[Row]:
     return results
 
 
+def _held(rows: Sequence[Row]) -> list[Statement]:
+    """How large a network may be for a bound below one half on every seed, and whether all hold."""
+    results = []
+    for row in largest(rows):
+        if row["largest below 0.5"] == "none":
+            least = min(float(str(one["bound"])) for one in rows if one["data"] == row["of"])
+            detail = f"none of the settings tried; the least bound is {least:.2g}"
+        else:
+            detail = (
+                f"{int(str(row['its parameters'])):,} weights ({row['largest below 0.5']}), error "
+                f"proved to be at most {float(str(row['largest bound of its seeds'])):.3f}, "
+                f"at most {float(str(row['largest test error'])):.3f} on test samples"
+            )
+        subject = f"{row['of']}: largest network with a bound below one half on every seed"
+        results.append(Statement(subject, Verdict.FACT, detail))
+    held = sum(float(str(row["bound"])) >= float(str(row["test error"])) for row in rows)
+    results.append(Statement("The bound held", Verdict.FACT, f"in {held} of {len(rows)} runs"))
+    return results
+
+
 def _describe_row(data: object, chosen: list[Row] | None) -> Row:
     if chosen is None:
         return {"of": str(data), "largest below 0.5": "none"}
@@ -412,6 +410,9 @@ NON_VACUOUS_BOUND = Experiment(
     seeds=3,
     figure=LineFigure("parameters", "bound", ("group",)),
     summary=largest,
+    claims=Claims(
+        "How large may a network be for a bound on its error that says something?", facts=_held
+    ),
     needs="MNIST/raw, FashionMNIST/raw and cifar-10-batches-bin",
     protocol=(
         "Images are averaged over 2 x 2 pixels; three convolutions of w, 2w and 2w channels "

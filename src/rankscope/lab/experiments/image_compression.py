@@ -27,6 +27,7 @@ from rankscope.factorize.formats.format import Format, Ranks, WeightShape
 from rankscope.factorize.formats.reshaped import ReshapedFormat
 from rankscope.factorize.paths import Path as ExecutionPath
 from rankscope.lab.data.scoring import accuracy
+from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.networks.batches import TensorData
@@ -521,6 +522,22 @@ PUBLISHED: dict[str, dict[int, float]] = {
     "r-tensor-ring": {5: 80.80, 20: 90.60},
 }
 
+ACCURACY = Score("accuracy", "points", is_lower_better=False)
+
+
+def _published_pairs() -> tuple[Pair, ...]:
+    return tuple(
+        Pair(
+            f"{format} at {percentage} %: counted share against the published number",
+            f"{format}-{percentage}",
+            ":published",
+            ACCURACY,
+        )
+        for format, row in PUBLISHED.items()
+        for percentage in row
+    )
+
+
 _QUICK = (
     DenseEntry(DIGITS),
     *(UniformEntry(DIGITS, 0.1, format) for format in ("svd", "tucker", "r-cp")),
@@ -543,6 +560,11 @@ CIFAR10_COMPRESSION = Experiment(
             for percentage, published in row.items()
         ),
         PlannedEntry(RESNET32, 0.1),
+    ),
+    claims=Claims(
+        "Which format loses least accuracy at an equal number of counted parameters?",
+        _published_pairs(),
+        stopping="One run of every setting.",
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=_QUICK,

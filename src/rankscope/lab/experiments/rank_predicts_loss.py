@@ -19,6 +19,7 @@ from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import ExperimentError
 from rankscope.lab.data.text_data import mean_loss, read_scored_pairs, windows
 from rankscope.lab.experiments.bottlenecks import HEAD_BOTTLENECK
+from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.depth_width import DEPTH_WIDTH
 from rankscope.lab.experiments.experiment import KEPT, Entry, Experiment, Row, Run, RunContext
 from rankscope.lab.experiments.figures import LineFigure
@@ -206,6 +207,9 @@ class RankEntry(Entry):
         return path if is_same else None
 
 
+TRIGRAM = 2.112  # nats, of `NGramBaseline` of order 3 on the same windows; a test computes it again
+
+
 def correlation_rows(rows: Sequence[Row]) -> list[Row]:
     """Correlations of the loss with each measure over settings, alone and beside sizes.
 
@@ -234,6 +238,23 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
                     "settings": answer.count,
                 }
             )
+    return results
+
+
+def _predicted(rows: Sequence[Row]) -> list[Statement]:
+    """The correlations with parameters and depth taken out, first; models have to know enough."""
+    results = []
+    losses = [row[_LOSS] for row in _means(rows) if _LOSS in row and "depth" in row]
+    for row in reversed(correlation_rows(rows)):
+        low, high = float(str(row["low"])), float(str(row["high"]))
+        detail = f"{float(str(row['correlation with loss'])):+.2f} ({low:+.2f} to {high:+.2f})"
+        verdict = Verdict.UNDECIDED if low <= 0 <= high else Verdict.DECIDED
+        below = sum(loss >= TRIGRAM for loss in losses)
+        if below > len(losses) / 2:
+            verdict = Verdict.BELOW
+            detail += f"; {below} of {len(losses)} models are above a trigram table ({TRIGRAM})"
+        subject = f"{row['measure']} and loss, {row['controlled for']} taken out"
+        results.append(Statement(subject, verdict, detail))
     return results
 
 
@@ -292,4 +313,5 @@ RANK_PREDICTS_LOSS = Experiment(
         "entanglement entropy", "test loss", "depth", is_logarithmic=False, is_joined=False
     ),
     summary=correlation_rows,
+    claims=Claims("Does a higher separation rank predict a lower loss?", facts=_predicted),
 )

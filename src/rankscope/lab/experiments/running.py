@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope.budget import require_within
 from rankscope.compression.training.recipe import working_seconds
 from rankscope.drawing.raster import write_figure
 from rankscope.errors import ExperimentError
 from rankscope.files import write_atomically
 from rankscope.lab.experiments.catalogue import find_experiment
+from rankscope.lab.experiments.claims import Statement
 from rankscope.lab.experiments.experiment import Experiment, Row, Run, RunContext
 from rankscope.lab.experiments.results import (
     MANIFEST,
@@ -30,6 +32,7 @@ from rankscope.lab.experiments.results import (
     require_same_manifest,
     require_same_settings,
 )
+from rankscope.lab.experiments.statements import statements_of
 from rankscope.lab.experiments.table import Table, table_of
 from rankscope.progress import Progress, Report, ignore
 from rankscope.resumable import ResumableFolder
@@ -86,6 +89,12 @@ class Outcome:
         rows = self._summary_rows()
         return None if rows is None else table_of("What follows", rows)
 
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What the finished rows support."""
+        claims = self.experiment.claims
+        return () if claims is None else statements_of(claims, self.rows)
+
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
         return {
@@ -95,6 +104,7 @@ class Outcome:
             "protocol": self.experiment.protocol,
             "rows": self.rows,
             "summary": list(self._summary_rows() or ()),
+            "statements": [statement.to_dict() for statement in self.statements],
             "unfinished": self.num_runs - len(self.finished),
             "environment": self.environment,
             "seconds": self.seconds,
@@ -238,6 +248,7 @@ def _write_outcome(outcome: Outcome, folder: Path) -> None:
 
 
 ONE_BY_ONE = Workers("sequential")
+_MOST_SEEDS = 1000
 QUICK_SECONDS = 90.0  # for all quick entries together
 
 
@@ -268,6 +279,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise ExperimentError(f"An entry needs more than 0 seconds, got {self.seconds}.")
+        require_within("experiment", "the number of seeds", self.seeds or 0, _MOST_SEEDS)
         if self.workers.backend == "threading":
             raise ExperimentError(
                 "Experiments do not run in threads: these would share torch's random numbers and "

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from rankscope.compression.training.recipe import Recipe
 from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.image_compression import (
@@ -98,6 +99,20 @@ SEQUENTIAL_VS_END_TO_END = Experiment(
     name="sequential-vs-end-to-end",
     title="ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
     entries=_cells(RESNET32, (10_000, 25_000, 100_000)),
+    claims=Claims(
+        "Is fitting stage by stage better than training end to end?",
+        tuple(
+            Pair(
+                f"{format}, {samples:,} samples: end to end against stage by stage",
+                f"{format}-end-to-end-{samples}",
+                f"{format}-sequential-{samples}",
+                Score("accuracy", "points", is_lower_better=False),
+            )
+            for format in FORMATS_COMPARED
+            for samples in (10_000, 25_000, 100_000)
+        ),
+        stopping="One run of every cell; training from scratch is not among them.",
+    ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=_cells(DIGITS, (1_000,)),
     figure=LineFigure("samples", "accuracy", ("format", "protocol")),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rankscope.errors import ExperimentError
 from rankscope.factorize.cp_fit import CPFit, FitOptions
 from rankscope.factorize.rank_interval import CPRankOptions, cp_rank
+from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.progress import Progress
 from rankscope.rank.bounds.polynomials import alkin_lower_bound, odd_even_upper_bound
@@ -135,6 +136,24 @@ def intervals(rows: Sequence[Row]) -> object:
     return figure
 
 
+def _enclosed(rows: Sequence[Row]) -> list[Statement]:
+    """The interval of the CP rank of every order, and whether it is one number for all trains."""
+    results = []
+    for order in dict.fromkeys(int(str(row["d"])) for row in rows):
+        own = [row for row in rows if row["d"] == order]
+        least, most = (
+            [int(str(row[name])) for row in own] for name in ("CP rank at least", "CP rank at most")
+        )
+        bound = own[0]["q^(d/2)"]
+        beside = "" if bound is None else f"; q^(d/2) is {bound}"
+        if least == most and len(set(least)) == 1:
+            detail = f"{least[0]} for all {len(own)} trains{beside}"
+        else:
+            detail = f"from {min(least)} (proved) to {min(most)} .. {max(most)} (found){beside}"
+        results.append(Statement(f"CP rank at order {order}", Verdict.FACT, detail))
+    return sorted(results, key=lambda one: "for all" not in one.detail)
+
+
 TT_CP_RANK = Experiment(
     name="tt-cp-rank",
     title="CP rank of random trains with equal cores (n = 2, bond 3)",
@@ -156,4 +175,5 @@ TT_CP_RANK = Experiment(
     seconds=1200.0,
     seeds=3,
     figure=intervals,
+    claims=Claims("What is the CP rank of a random tensor train?", facts=_enclosed),
 )

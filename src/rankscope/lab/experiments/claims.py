@@ -1,0 +1,122 @@
+"""What an experiment is to decide, as plain data: rows, scores, pairs of settings, statements."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+Value = str | int | float | None | list[float]
+Row = dict[str, Value]
+
+
+class Verdict(StrEnum):
+    """What follows from a difference and its interval."""
+
+    DECIDED = "decided"
+    UNDECIDED = "undecided"
+    BELOW = "not decided: below the baseline"
+    SINGLE = "not decided: one run each"
+    MISSING = "not computed yet"
+    FACT = "computed"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A column that settings are compared by.
+
+    Args:
+        column: its name in the rows.
+        unit: of its numbers.
+        is_lower_better: as losses are, and accuracies are not.
+        baseline: the setting of a baseline that ignores the property in question, or a number; None
+            if there is none.
+        why: what the number stands for.
+    """
+
+    column: str
+    unit: str
+    is_lower_better: bool = True
+    baseline: str | float | None = None
+    why: str = ""
+
+    def is_better(self, one: float, other: float) -> bool:
+        """Whether the first number is strictly better."""
+        return one < other if self.is_lower_better else one > other
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two settings that differ in the property in question alone.
+
+    Args:
+        subject: what is compared, as a sentence begins: "four layers against two".
+        first: setting.
+        second: setting, or the name of a column of the first one's rows with a number to compare
+            with, written as ":column".
+        score: what is compared.
+    """
+
+    subject: str
+    first: str
+    second: str
+    score: Score
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence with its data.
+
+    Args:
+        subject: what it is about.
+        verdict: what follows.
+        detail: the numbers, as text.
+        difference: first minus second, mean over seeds; None if there is none.
+        half_width: of its 95 % interval; None for single runs.
+        seeds: how many pairs.
+    """
+
+    subject: str
+    verdict: Verdict
+    detail: str
+    difference: float | None = None
+    half_width: float | None = None
+    seeds: int = 0
+
+    def __str__(self) -> str:
+        if self.verdict is Verdict.FACT:
+            return f"{self.subject}: {self.detail}."
+        if self.verdict is Verdict.MISSING:
+            return f"{self.subject}: not computed yet."
+        return f"{self.subject}: {self.detail}: **{self.verdict}**."
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {
+            "subject": self.subject,
+            "verdict": str(self.verdict),
+            "detail": self.detail,
+            "difference": self.difference,
+            "half_width": self.half_width,
+            "seeds": self.seeds,
+        }
+
+
+Facts = Callable[[Sequence[Row]], Sequence[Statement]]
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What an experiment is to decide, declared with it.
+
+    Args:
+        question: that a researcher would ask, and that the pairs answer.
+        pairs: in the order of their weight; the first one is the headline.
+        scores: whose best rows are named.
+        facts: further statements that follow from the rows.
+        stopping: when no more rows are computed, as it was written down before.
+    """
+
+    question: str
+    pairs: tuple[Pair, ...] = ()
+    scores: tuple[Score, ...] = ()
+    facts: Facts | None = None
+    stopping: str = ""

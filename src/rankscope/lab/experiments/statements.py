@@ -1,0 +1,130 @@
+"""What the rows of an experiment support: statements that carry their data.
+
+A `Pair` is a comparison that is declared with the experiment, whatever its rows turn out to be. Its
+statement has the difference, paired seed by seed, the 95 % interval over seeds, and the verdict
+that follows: decided if the interval excludes 0. A pair of which not even the better setting beats
+the baseline that ignores the property in question decides nothing, and neither do single runs. The
+pages show these statements as `docs/make_experiment_tables.py` renders them, and no others.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement, Verdict
+from rankscope.lab.experiments.table import Interval
+
+
+def statements_of(claims: Claims, rows: Sequence[Row]) -> tuple[Statement, ...]:
+    """Everything that the rows support: the pairs, the best of all rows, the facts."""
+    return (
+        *(judge(pair, rows) for pair in claims.pairs),
+        *(best for score in claims.scores for best in best_rows(score, rows)),
+        *(() if claims.facts is None else claims.facts(rows)),
+    )
+
+
+def headline(claims: Claims, rows: Sequence[Row]) -> str:
+    """One line: how many pairs are decided, and the number of the first decided one."""
+    statements = [judge(pair, rows) for pair in claims.pairs]
+    if not statements:
+        return str(next(iter(statements_of(claims, rows)), "not computed yet"))
+    decided = [one for one in statements if one.verdict is Verdict.DECIDED]
+    counts = [
+        f"{sum(one.verdict is verdict for one in statements)} {verdict}"
+        for verdict in Verdict
+        if any(one.verdict is verdict for one in statements)
+    ]
+    shown = (decided or statements)[0]
+    return f"{', '.join(counts)}. {shown.subject}: {shown.detail or 'not computed yet'}"
+
+
+def judge(pair: Pair, rows: Sequence[Row]) -> Statement:
+    """The statement of a pair."""
+    score = pair.score
+    first = _values(rows, pair.first, score.column)
+    if pair.second.startswith(":"):
+        second = _values(rows, pair.first, pair.second[1:])
+    else:
+        second = _values(rows, pair.second, score.column)
+    seeds = [seed for seed in first if seed in second]
+    if not seeds:
+        return Statement(pair.subject, Verdict.MISSING, "")
+    differences = [first[seed] - second[seed] for seed in seeds]
+    mean = statistics.fmean(differences)
+    if len(seeds) < 2:
+        detail = f"{mean:+.3g} {score.unit}"
+        return Statement(pair.subject, Verdict.SINGLE, detail, mean, None, 1)
+    interval = Interval.of(differences, seeds=len(seeds))
+    verdict = Verdict.DECIDED if abs(mean) > interval.half_width else Verdict.UNDECIDED
+    detail = f"{mean:+.3g} ± {interval.half_width:.2g} {score.unit} over {len(seeds)} seeds"
+    if verdict is Verdict.DECIDED:
+        detail += ", better" if score.is_better(mean, 0.0) else ", worse"
+    best = (min if score.is_lower_better else max)(
+        statistics.fmean(one[seed] for seed in seeds) for one in (first, second)
+    )
+    reached = _baseline(score, rows)
+    if reached is not None:
+        name, number = reached
+        if number is None:
+            return Statement(f"{pair.subject} (beside {name})", Verdict.MISSING, "")
+        if not score.is_better(best, number):
+            verdict = Verdict.BELOW
+            detail += f"; the better one has {best:.4g}, {name} {number:.4g}"
+    return Statement(pair.subject, verdict, detail, mean, interval.half_width, len(seeds))
+
+
+def best_rows(score: Score, rows: Sequence[Row]) -> tuple[Statement, ...]:
+    """The best setting of all rows by a score, and how far it is from the best baseline."""
+    means = {
+        setting: statistics.fmean(values.values())
+        for setting in dict.fromkeys(str(row["setting"]) for row in rows)
+        if (values := _values(rows, setting, score.column))
+    }
+    is_baseline = {str(row["setting"]) for row in rows if row.get("baseline") is not None}
+    chosen = min if score.is_lower_better else max
+    models = [setting for setting in means if setting not in is_baseline]
+    if not models:
+        return ()
+    best = chosen(models, key=lambda setting: means[setting])
+    detail = f"{best} with {means[best]:.4g} {score.unit}, the best of {len(models)} settings"
+    baselines = [setting for setting in means if setting in is_baseline]
+    if baselines:
+        other = chosen(baselines, key=lambda setting: means[setting])
+        ahead = score.is_better(means[best], means[other])
+        detail += (
+            f"; the best baseline is {other} with {means[other]:.4g}, "
+            f"{abs(means[best] - means[other]):.3g} {'behind' if ahead else 'ahead'}"
+        )
+    return (Statement(f"Best {score.column}", Verdict.FACT, detail),)
+
+
+def _baseline(score: Score, rows: Sequence[Row]) -> tuple[str, float | None] | None:
+    """Its name and its number, which is None before it is computed; None if there is none."""
+    if score.baseline is None:
+        return None
+    if isinstance(score.baseline, float):
+        return score.why or "the threshold", score.baseline
+    values = _values(rows, score.baseline, score.column)
+    return score.baseline, statistics.fmean(values.values()) if values else None
+
+
+def _values(rows: Sequence[Row], setting: str, column: str) -> dict[int, float]:
+    """The numbers of a setting by seed; rows without a seed have the seed 0."""
+    results: dict[int, float] = {}
+    for row in rows:
+        value = row.get(column)
+        if row["setting"] == setting and isinstance(value, int | float):
+            seed = row.get("seed")
+            results[seed if isinstance(seed, int) else 0] = float(value)
+    return results
+
+
+def sign_statement(subject: str, setting: str, column: str, rows: Sequence[Row]) -> Statement:
+    """Whether a quantity with one value for each seed differs from 0."""
+    values = [*_values(rows, setting, column).values()]
+    if len(values) < 2:
+        return Statement(subject, Verdict.MISSING if not values else Verdict.SINGLE, "")
+    interval = Interval.of(values, seeds=len(values))
+    verdict = Verdict.DECIDED if abs(interval.mean) > interval.half_width else Verdict.UNDECIDED
+    detail = f"{interval.mean:+.2f} ± {interval.half_width:.2g} over {len(values)} seeds"
+    return Statement(subject, verdict, detail, interval.mean, interval.half_width, len(values))

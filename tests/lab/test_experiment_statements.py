@@ -1,0 +1,126 @@
+"""Statements follow from rows, and from nothing else."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement, Verdict
+from rankscope.lab.experiments.statements import (
+    best_rows,
+    headline,
+    judge,
+    sign_statement,
+    statements_of,
+)
+from rankscope.lab.experiments.table import Interval
+
+LOSS = Score("loss", "nats", baseline="baseline-x")
+PLAIN = Score("loss", "nats")
+NUMBERS = st.lists(st.floats(-100, 100), min_size=2, max_size=6)
+
+
+def rows_of(setting: str, values: Sequence[float], **columns: float | str) -> list[Row]:
+    return [
+        {"setting": setting, "seed": seed, "loss": value, **columns}
+        for seed, value in enumerate(values)
+    ]
+
+
+BASELINE: Row = {"setting": "baseline-x", "seed": None, "baseline": "x", "loss": 2.0}
+
+
+@given(first=NUMBERS, second=NUMBERS)
+def test_a_pair_is_decided_where_the_interval_of_its_differences_excludes_zero(
+    first: list[float], second: list[float]
+) -> None:
+    rows = [*rows_of("one", first), *reversed(rows_of("other", second))]
+    statement = judge(Pair("one against other", "one", "other", PLAIN), rows)
+    differences = [a - b for a, b in zip(first, second, strict=False)]
+    interval = Interval.of(differences, seeds=len(differences))
+    assert statement.seeds == len(differences)
+    assert statement.difference == pytest.approx(interval.mean)
+    assert statement.half_width == pytest.approx(interval.half_width)
+    is_decided = abs(interval.mean) > interval.half_width
+    assert statement.verdict is (Verdict.DECIDED if is_decided else Verdict.UNDECIDED)
+    if is_decided:
+        assert ("better" if interval.mean < 0 else "worse") in str(statement)
+
+
+def test_differences_are_paired_by_seed_and_not_of_means() -> None:
+    rows = [*rows_of("one", [1.0, 5.0, 9.0]), *rows_of("other", [1.1, 5.12, 9.1])]
+    pair = Pair("one against other", "one", "other", PLAIN)
+    assert judge(pair, rows).verdict is Verdict.DECIDED
+    moved = [*rows_of("one", [5.0, 9.0, 1.0]), *rows[3:]]
+    assert judge(pair, moved).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("is_lower_better", [True, False])
+def test_a_pair_below_its_baseline_decides_nothing(*, is_lower_better: bool) -> None:
+    sign = 1 if is_lower_better else -1
+    score = Score("loss", "nats", is_lower_better=is_lower_better, baseline="baseline-x")
+    pair = Pair("one against other", "one", "other", score)
+
+    def judged(best: float) -> Statement:
+        one = [sign * value for value in (best, best + 0.01)]
+        other = [sign * value for value in (best + 1, best + 1.01)]
+        baseline: Row = {**BASELINE, "loss": sign * 2.0}
+        return judge(pair, [*rows_of("one", one), *rows_of("other", other), baseline])
+
+    assert judged(1.9).verdict is Verdict.DECIDED
+    statement = judged(2.1)
+    assert statement.verdict is Verdict.BELOW
+    assert str(statement).endswith(
+        f"the better one has {sign * 2.105:.4g}, baseline-x {sign * 2:g}: "
+        "**not decided: below the baseline**."
+    )
+
+
+def test_nothing_is_decided_before_the_baseline_is_there_or_by_single_runs() -> None:
+    pair = Pair("one against other", "one", "other", LOSS)
+    rows = [*rows_of("one", [1.0, 1.1]), *rows_of("other", [3.0, 3.1])]
+    assert judge(pair, rows).verdict is Verdict.MISSING
+    assert judge(pair, [*rows, BASELINE]).verdict is Verdict.DECIDED
+    assert judge(pair, [BASELINE]).verdict is Verdict.MISSING
+    single = judge(pair, [*rows_of("one", [1.0]), *rows_of("other", [3.0]), BASELINE])
+    assert (single.verdict, single.difference, single.half_width) == (Verdict.SINGLE, -2.0, None)
+
+
+def test_a_number_of_the_row_and_a_threshold_are_compared_with_too() -> None:
+    score = Score("loss", "nats", baseline=1.5, why="a coin has")
+    rows = rows_of("one", [1.0, 1.2], published=2.0)
+    statement = judge(Pair("one against the published", "one", ":published", score), rows)
+    assert statement.difference == pytest.approx(-0.9)
+    worse = rows_of("one", [1.6, 1.7], published=2.0)
+    assert "a coin has 1.5" in str(judge(Pair("it", "one", ":published", score), worse))
+
+
+def test_the_best_is_of_all_rows_and_beside_the_best_baseline() -> None:
+    rows = [*rows_of("one", [3.0, 1.0]), *rows_of("two", [1.5, 1.7]), BASELINE]
+    (statement,) = best_rows(PLAIN, rows)
+    assert str(statement) == (
+        "Best loss: two with 1.6 nats, the best of 2 settings; the best baseline is baseline-x "
+        "with 2, 0.4 behind."
+    )
+    assert best_rows(PLAIN, [BASELINE]) == ()
+
+
+def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
+    pairs = (Pair("a", "one", "two", PLAIN), Pair("b", "one", "three", PLAIN))
+    rows = [*rows_of("one", [1, 1.1]), *rows_of("two", [0.0, 3.0]), *rows_of("three", [2, 2.1])]
+    claims = Claims("Which?", pairs, (PLAIN,))
+    line = headline(claims, rows)
+    assert line.startswith("1 decided, 1 undecided. b: -1 ± ")
+    assert len(statements_of(claims, rows)) == 3
+    assert headline(claims, []).startswith("2 not computed yet")
+    assert headline(Claims("What?", facts=lambda _: ()), rows) == "not computed yet"
+
+
+def test_a_quantity_is_compared_with_zero_over_seeds() -> None:
+    assert sign_statement("it", "one", "loss", rows_of("one", [1, 1.1])).verdict is Verdict.DECIDED
+    apart = rows_of("one", [-1, 1.2])
+    assert sign_statement("it", "one", "loss", apart).verdict is Verdict.UNDECIDED
+    assert sign_statement("it", "one", "loss", apart[:1]).verdict is Verdict.SINGLE
+    assert sign_statement("it", "two", "loss", apart).verdict is Verdict.MISSING
+    assert sign_statement("it", "one", "loss", apart).to_dict()["seeds"] == 2
