@@ -85,6 +85,7 @@ def test_the_command_measures_and_bounds(
         ("recurrence --kind linear --depth 1 --width 2", "--kind takes one of decay, diagonal"),
         ("recurrence --depth 1 --width 2", "recurrence needs --kind"),
         ("polynomial-transformer --depth 3 --width 4 --causal", "is the largest that fits"),
+        ("polynomial-transformer --depth 3 --width 4 --causal", "hours of one core"),
     ],
 )
 def test_bad_requests_are_one_line(
