@@ -6,7 +6,7 @@ EXTRAS := draw,paths,ray,dask,export,text,download,distributed,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check lint gallery topics tables experiment-tables bench clean
+.PHONY: demo test check lint fuzz kill gallery topics tables experiment-tables bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
@@ -31,6 +31,14 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Damaged files and odd options against every command; kills of long commands, which then go on.
+# Longer, or the same again: make fuzz ARGUMENTS="--seconds 3600 --seed 7".
+fuzz: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m fuzz inputs $(ARGUMENTS)
+
+kill: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m fuzz kills $(ARGUMENTS)
 
 gallery: $(INSTALLED)
 	$(BIN)/python docs/make_gallery.py

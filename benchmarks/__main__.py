@@ -18,7 +18,9 @@ NAMES = (
     "contraction",
     "reading",
     "modular_rank",
+    "certificates",
     "attention",
+    "token_mixers",
     "tunable_attention",
     "cp",
     "audit",
@@ -28,6 +30,7 @@ NAMES = (
     "generalization",
     "classifiers",
     "compression",
+    "training",
 )
 
 

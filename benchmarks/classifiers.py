@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import time_ratio
-from rankscope.networks.classifiers import contract_train
+from rankscope.networks.classifiers import carry_through_train
 
 NAME = "classifiers"
 SIZE = BOND = 32
@@ -66,7 +66,7 @@ def step(way: Contract, arguments: tuple[Tensor, Tensor, Tensor]) -> Callable[[]
 
 
 def rescaled(state: Tensor, features: Tensor, cores: Tensor) -> Tensor:
-    last, log_scale = contract_train(state, features, cores)
+    last, log_scale = carry_through_train(state, features, cores)
     return last * log_scale.exp()[:, None]
 
 

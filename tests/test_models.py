@@ -14,7 +14,7 @@ import rankscope
 from rankscope.cli.main import COMMANDS, main
 from rankscope.diagrams.families.catalogue import FAMILIES, build_family
 from rankscope.diagrams.serialization import to_dict
-from rankscope.errors import ImportPathError, ModelFileError, RequestError
+from rankscope.errors import ImportPathError, ModelFileError, RankscopeError, RequestError
 from rankscope.models import catalogue, open_model
 from rankscope.networks.catalogue import BUILT_IN
 from rankscope.rank import TensorTrain
@@ -256,3 +256,9 @@ def test_every_network_of_the_catalogue_is_measured_from_the_command_line(
     document = json.loads(capsys.readouterr().out)
     timed = {"seconds": document["seconds"]}
     assert document == measured.to_dict() | timed
+
+
+@pytest.mark.parametrize("word", ["ij,jk->ik" + ",ij" * 200 + ";", "a\0b", "x" * 5000])
+def test_a_word_that_no_path_can_be_is_refused_in_words(word: str) -> None:
+    with pytest.raises(RankscopeError):
+        _ = open_model(word).diagram

@@ -133,6 +133,10 @@ class ConfigurationError(RankscopeError, ValueError):
     """A configuration is of an unknown family, or lacks or contradicts what its family needs."""
 
 
+class UnknownFamilyError(ConfigurationError):
+    """A configuration is of no family that is read here; another reader may know it."""
+
+
 class ModelFileError(RankscopeError, ValueError):
     """A model cannot be opened: its files are missing, corrupt, unsafe, or of an unknown kind."""
 

@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -183,6 +183,23 @@ def file_status(path: Path, *, error: type[RankscopeError] = ModelFileError) -> 
         return path.stat()
     except (OSError, ValueError) as reason:
         raise _unreadable(path, reason, error) from reason
+
+
+def is_file(path: Path | str) -> bool:
+    """Whether a regular file is there; for a name that no file can have, no error but False."""
+    return _is_there(path, stat.S_ISREG)
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether a folder is there; for a name that none can have, no error but False."""
+    return _is_there(path, stat.S_ISDIR)
+
+
+def _is_there(path: Path | str, is_kind: Callable[[int], bool]) -> bool:
+    try:
+        return is_kind(Path(path).stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _unreadable(path: Path, reason: Exception, error: type[RankscopeError]) -> RankscopeError:

@@ -5,15 +5,17 @@
 
     model = AutoModelForCausalLM.from_pretrained("folder that rankscope compress wrote")
 
-Importing this module, and nothing else, registers the method `rankscope` with transformers. Beside
-that it opens folders (`load_folder`), cuts texts into tokens (`read_tokens`) and writes compressed
-models whole or not at all (`save_folder`). Code in a folder is never run. Needs the extra `hf`.
+Importing this module, and nothing else, registers the method `rankscope` with transformers, and
+factorized layers with the LoRA of peft, if that is installed. Beside that it opens folders
+(`load_folder`), cuts texts into tokens (`read_tokens`) and writes compressed models whole or not at
+all (`save_folder`). Code in a folder is never run. Needs the extra `hf`.
 """
 
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from rankscope.compression.exporting import tensors
 from rankscope.compression.usage import run_example
 from rankscope.errors import CompressionError, ModelFileError, RankscopeError, RequestError
 from rankscope.extras import transformers as _load_transformers
+from rankscope.factorize.linear import FactorizedLinear
 from rankscope.files import folder_beside, plain_file
 from rankscope.modes import inference
 from rankscope.strict_json import Numbers, read_document
@@ -311,3 +314,32 @@ def _publish(made: Path, target: Path) -> None:
     (target / CONFIG).unlink(missing_ok=True)
     for path in sorted(made.iterdir(), key=lambda path: path.name == CONFIG):
         path.replace(target / path.name)
+
+
+# --- LoRA on factorized layers --------------------------------------------------------------------
+
+
+def _teach_peft() -> None:
+    """Let LoRA of peft attach to factorized layers, which it would not know.
+
+    peft has a place for such classes in every `LoraConfig`; it is filled when one is made.
+    """
+    if find_spec("peft") is None:
+        return
+    from peft import LoraConfig
+
+    from rankscope.compression.lora import LoraFactorizedLinear
+
+    prepare = LoraConfig.__post_init__
+    if getattr(prepare, "knows_rankscope", False):
+        return
+
+    def prepare_with_factorized(config: Any) -> None:
+        prepare(config)
+        config._register_custom_module({FactorizedLinear: LoraFactorizedLinear})
+
+    prepare_with_factorized.knows_rankscope = True  # type: ignore[attr-defined]
+    LoraConfig.__post_init__ = prepare_with_factorized
+
+
+_teach_peft()

@@ -15,9 +15,10 @@ from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rankscope.errors import FactoryError, ImportPathError, RequestError
+from rankscope.files import is_file, is_folder
 from rankscope.networks.catalogue import BUILT_IN, BuiltIn, build, build_trained
 from rankscope.rank.networks.catalogue import CATALOGUE as EXACT_NETWORKS
 from rankscope.rank.networks.catalogue import read_settings
@@ -323,13 +324,14 @@ def _open_word(word: str, given: _Given) -> Model:
         opened = _open_diagrams if entry.built_in is None else _open_network
         return opened(entry, given)
     path = Path(word)
-    if not path.exists() and ":" in word:
+    is_there = is_file(path) or is_folder(path)
+    if not is_there and ":" in word:
         made = call_factory(word)
         return _open_object(word, made.eval() if _is_module(made) else made, given)
-    if not path.exists() and ("," in word or "->" in word):
+    if not is_there and ("," in word or "->" in word):
         return _open_einsum(word, given)
-    snapshot = None if path.exists() else _cached_snapshot(word)
-    if snapshot is not None or path.exists() or path.suffix or len(path.parts) > 1:
+    snapshot = None if is_there else _cached_snapshot(word)
+    if snapshot is not None or is_there or path.suffix or len(path.parts) > 1:
         return _open_path(snapshot or path, given)
     near = get_close_matches(word, catalogue(), n=3)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
@@ -418,7 +420,7 @@ def _open_path(path: Path, given: _Given) -> Model:
     from rankscope.strict_json import Numbers, read_document
 
     name = str(path)
-    if (path / "plan.json").is_file():
+    if is_file(path / "plan.json"):
         return _open_compressed(path, read_document(path / "plan.json").get("built_in"), given)
     if path.suffix == ".json" and not path.name.endswith(".index.json"):
         document = read_document(path, numbers=Numbers.ANY)
@@ -445,10 +447,9 @@ def _open_folder(folder: Path, parts: "Mapping[str, Callable[[], Any]]") -> Mode
         return load_folder(folder)
 
     def example() -> Any:
-        inputs = dict(cast(Any, loaded()).dummy_inputs)
-        if getattr(loaded().config, "is_encoder_decoder", False):
-            inputs.setdefault("decoder_input_ids", inputs["input_ids"])
-        return inputs
+        from rankscope.compression.hugging_face import usual_inputs
+
+        return usual_inputs(loaded())
 
     made: dict[str, Callable[[], Any]] = {**parts, "trained module": loaded}
     return _readable(Model(str(folder), "folder of a model", made, batch=example, folder=folder))

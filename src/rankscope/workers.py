@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import joblib
 
+from rankscope.budget import require_within
 from rankscope.errors import MeasurementError, MissingExtraError
 
 Task = TypeVar("Task")
@@ -19,6 +20,7 @@ LOCAL_BACKENDS = ("threading", "loky")
 CLUSTER_BACKENDS = {"ray": "ray", "dask": "distributed"}
 BACKENDS = ("sequential", *LOCAL_BACKENDS, *CLUSTER_BACKENDS)
 _BATCHES_PER_WORKER = 4
+_MOST_JOBS = 4096
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Workers:
             raise MeasurementError(
                 f"Workers: at least 1 job is needed, got {self.jobs}. Leave it out for all cores."
             )
+
+        require_within("Workers", "the number of jobs", self.jobs or 1, _MOST_JOBS)
 
     @property
     def is_local(self) -> bool:

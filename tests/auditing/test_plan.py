@@ -173,12 +173,14 @@ def test_models_unlike_those_of_the_fit_are_remarked() -> None:
         "two stacks": replace(model, encoder_depth=24, decoder_depth=12),
         "experts": replace(model, num_experts=8),
         "shared": replace(model, family="albert"),
+        "grouped": replace(model, key_value_heads=4, num_experts=8),
     }
     remarks = [found.remark for found in plan(1e9, compare=unlike).compared]
     assert remarks == [
         "parameters of encoder (24) and decoder (12) together",
         "all 8 experts counted",
         "all blocks share their parameters, counted once",
+        "all 8 experts counted; keys and values see 3.12 % of the Gram matrix",
     ]
 
 

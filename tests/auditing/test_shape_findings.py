@@ -70,7 +70,12 @@ def test_the_law_says_nothing_about_experts_or_a_depth_it_agrees_with() -> None:
 def test_grouped_keys_and_the_regime_are_notes() -> None:
     found = by_id(replace(decoder(), key_value_heads=4))
     assert (found["grouped-keys"].value, found["grouped-keys"].threshold) == (256, 1024)
+    assert "see 3.12 % at most" in found["grouped-keys"].reason  # 4 · 64² of 1024 · 1025 / 2
+    assert "section 24" in found["grouped-keys"].reference
     assert "grouped-keys" not in by_id(decoder())
+    latent = by_id(replace(decoder(), latent=128))["latent-keys"]
+    assert (latent.value, latent.threshold) == (128, 1024)
+    assert "see 1.57 % at most" in latent.reason  # 128 · 129 / 2 of 1024 · 1025 / 2
     assert "above" in found["depth-regime"].title
     assert "below" in by_id(decoder(depth=3))["depth-regime"].title
 

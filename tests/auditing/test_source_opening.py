@@ -131,9 +131,9 @@ def test_a_folder_that_may_not_be_read_is_refused(
 def test_what_is_of_no_known_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"Cannot read 'a\.package:factory': No such file"):
         open_model("a.package:factory")
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ModelFileError, match=r"ends in '\.gguf'; wanted \.json, \.safetensors"):
-        open_model(tmp_path / "model.gguf")
+    (tmp_path / "model.tflite").write_bytes(b"GGUF")
+    with pytest.raises(ModelFileError, match=r"ends in '\.tflite'; wanted \.json, \.safetensors"):
+        open_model(tmp_path / "model.tflite")
     with pytest.raises(ModelFileError, match=r"wanted a path or a torch\.nn\.Module, got a list"):
         open_model([nn.Linear(2, 2)])
 

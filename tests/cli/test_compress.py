@@ -98,7 +98,7 @@ def test_a_factory_with_weights_and_data_is_compressed_and_loads_again(
         *("--weights", "weights.safetensors", "--data", "inputs.safetensors"),
         *("--keep", "0.5", "-o", "small"),
     )
-    assert found["scoring"] == "activations"
+    assert found["scoring"] == "loss"
     small = load(tmp_path / "small", into=dense)
     kept = sum(parameter.numel() for parameter in small.parameters())
     assert kept == found["kept_parameters"] <= 0.5 * found["dense_parameters"]

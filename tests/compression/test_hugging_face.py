@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rankscope import audit
 from rankscope.extras import transformers as load_transformers
 
 transformers = load_transformers()
@@ -20,6 +21,7 @@ from rankscope.compression.compressing import compress  # noqa: E402
 from rankscope.compression.sites import read_sites  # noqa: E402
 from rankscope.compression.usage import observe  # noqa: E402
 from rankscope.errors import CompressionError, ModelFileError  # noqa: E402
+from rankscope.factorize.linear import FactorizedLinear  # noqa: E402
 from rankscope.hf import load_folder, save_folder  # noqa: E402
 
 transformers.utils.logging.disable_progress_bar()
@@ -272,3 +274,32 @@ def test_a_folder_that_is_written_again_is_never_a_mixture(tmp_path: Path) -> No
         save_folder(small, tmp_path / "out", example=example("Qwen3"))
     assert difference(small.model, load_folder(tmp_path / "out"), example("Qwen3")) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_lora_attaches_to_factorized_layers(saved: Path) -> None:
+    import peft
+
+    model, inputs = transformers.AutoModelForCausalLM.from_pretrained(saved), example("Llama")
+    before = outputs(model, inputs)[0]
+    factorized = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, FactorizedLinear) and "layers" in name
+    ]
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=factorized))
+    torch.testing.assert_close(outputs(adapted, inputs)[0], before)  # it starts with zeros
+    adapted(**inputs, labels=inputs["input_ids"]).loss.backward()
+    trained = [name for name, part in adapted.named_parameters() if part.grad is not None]
+    assert len(trained) == 2 * len(factorized) > 0
+    with pytest.raises(CompressionError, match="LoRA cannot be merged into the cores of a layer"):
+        adapted.merge_adapter()
+
+
+def test_what_is_compressed_is_not_compressed_again(saved: Path) -> None:
+    with pytest.raises(CompressionError, match="LlamaForCausalLM is compressed or quantized"):
+        compress(load_folder(saved), 0.9)
+
+
+def test_an_audit_counts_what_a_compressed_folder_holds(saved: Path) -> None:
+    held = sum(parameter.numel() for parameter in load_folder(saved).parameters())
+    assert audit(saved).parameters.total == held

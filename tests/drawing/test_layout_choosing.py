@@ -3,10 +3,12 @@ from hypothesis import strategies as st
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.einsum import from_einsum
+from rankscope.diagrams.families.catalogue import build_family
 from rankscope.diagrams.parts import Function, Index, Node, Region
 from rankscope.drawing.checks import crossings
 from rankscope.drawing.layout.choosing import lay_out, place
 from rankscope.drawing.layout.placement import Wiring
+from rankscope.drawing.layout.routing import MOST_JUDGED
 
 
 def test_a_network_that_fits_a_row_stays_on_it() -> None:
@@ -57,3 +59,10 @@ def test_any_network_gets_a_picture_with_all_its_parts(
     assert len(scene.frames) == len(diagram.regions)
     labels = [label.owner for label in scene.labels]
     assert sorted(labels) == sorted([*used, *(n.name for n in nodes), *(["R"] if inside else [])])
+
+
+def test_a_diagram_with_very_many_wires_gets_a_plain_layout() -> None:
+    diagram = build_family("cp", {"order": MOST_JUDGED // 2 + 1})
+    assert isinstance(diagram, Diagram)
+    scene = lay_out(diagram)
+    assert {shape.name for shape in scene.shapes} >= {node.name for node in diagram.nodes}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rankscope.errors import DecompositionError
 from rankscope.factorize.truncation import Bonds
-from rankscope.factorize.tucker import decompose_tucker, expand, tucker_energy
+from rankscope.factorize.tucker import decompose_tucker, multiply_factors, tucker_energy
 
 
 @settings(deadline=None, max_examples=25)
@@ -24,13 +24,13 @@ def test_the_table_holds_the_error_of_every_truncation(
     every = list(range(len(shape)))
     positions = data.draw(st.permutations(every).map(lambda order: order[: 1 + seed % len(order)]))
     energy = tucker_energy(tensor, positions)
-    torch.testing.assert_close(expand(energy.core, energy.factors), tensor)
+    torch.testing.assert_close(multiply_factors(energy.core, energy.factors), tensor)
     sizes = [shape[position] for position in positions]
     assert energy.relative_errors.shape == tuple(sizes)
     for ranks in itertools.product(*(range(1, size + 1) for size in sizes)):
         kept = {p: energy.factors[p][:, :r] for p, r in zip(positions, ranks, strict=True)}
-        corner = expand(tensor, {p: factor.T for p, factor in kept.items()})
-        error = float((expand(corner, kept) - tensor).norm() / tensor.norm())
+        corner = multiply_factors(tensor, {p: factor.T for p, factor in kept.items()})
+        error = float((multiply_factors(corner, kept) - tensor).norm() / tensor.norm())
         assert energy.relative_error(ranks) == pytest.approx(error, abs=1e-7)
     assert energy.relative_error(sizes) == 0.0
 

@@ -14,7 +14,7 @@ from rankscope.lab.constructions.approximation import (
     fit_exponentials,
     lattice,
 )
-from rankscope.lab.constructions.dense import Box, Reals, evaluate
+from rankscope.lab.constructions.dense import Box, Reals, dense_layers, evaluate
 from rankscope.lab.constructions.interval_arithmetic import (
     IntervalFunction,
     LipschitzFunction,
@@ -194,3 +194,35 @@ def test_a_bound_that_stays_above_epsilon_is_refused(monkeypatch: pytest.MonkeyP
 def test_epsilon_must_be_positive() -> None:
     with pytest.raises(ConstructionError, match=r"epsilon must be positive, got 0.0"):
         approximate_on_box(SMOOTH, Box.unit(2), epsilon=0.0)
+
+
+@pytest.mark.parametrize("offset", [1e13, 1e14])
+def test_far_from_zero_the_rounding_of_weights_is_refused(offset: float) -> None:
+    """The weights of the network cannot hold x - 1e13 to three digits."""
+    target = IntervalFunction(lambda x: sin(3.0 * (x - offset)))
+    with pytest.raises(ConstructionError, match=r"float64 numbers there are 0\.\d+ apart"):
+        approximate_on_box(target, Box.of([offset], [offset + 1]), epsilon=1e-3)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+def test_the_error_of_a_box_away_from_zero_is_bounded_in_exact_arithmetic(offset: float) -> None:
+    flint = pytest.importorskip("flint")
+    target = IntervalFunction(lambda x: sin(3.0 * (x - offset)))
+    box = Box.of([offset], [offset + 1])
+    result = approximate_on_box(target, box, epsilon=1e-2)
+    first, last = dense_layers(result.network)
+    with flint.ctx.workprec(200):
+        for x in numpy.linspace(offset, offset + 1, 17):
+            hidden = [
+                flint.arb(float(w)) * float(x) + float(b)
+                for w, b in zip(first.weight[:, 0], first.bias, strict=True)
+            ]
+            terms = (
+                flint.arb(float(w)) * h
+                for w, h in zip(last.weight[0], hidden, strict=True)
+                if h > 0
+            )
+            value = sum(terms, flint.arb(float(last.bias[0])))
+            error = abs(value - (3 * (flint.arb(float(x)) - offset)).sin())
+            assert error < result.certified_error
+    assert result.certified_error <= 1e-2

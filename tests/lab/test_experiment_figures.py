@@ -36,9 +36,28 @@ def test_seeds_are_dots_and_means_are_joined() -> None:
     assert numpy.array_equal(dots.get_ydata(), [2.0, 4.0, 1.0])
     assert numpy.array_equal(means.get_ydata(), [3.0, 1.0])
     assert axes.get_xscale() == "log"
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["depth 1", "depth 2"]
+    # Names stand beside the last points, in the colours of the lines, and there is no legend.
+    assert axes.get_legend() is None
+    assert {text.get_text() for text in axes.texts} == {"depth 1", "depth 2"}
+    (interval,) = axes.collections  # only one mean is of several seeds
+    assert numpy.array(interval.get_paths()[0].vertices)[:, 1].mean() == pytest.approx(3.0)
+
+
+def test_baselines_are_lines_and_published_numbers_are_crosses() -> None:
+    from matplotlib.figure import Figure
+
+    rows: list[Row] = [
+        {"share": 0.1, "accuracy": 80.0, "format": "cp", "published": 86.9},
+        {"baseline": "majority", "accuracy": 10.0},
+    ]
+    figure = LineFigure("share", "accuracy", "format")(rows)
+    assert isinstance(figure, Figure)
+    (axes,) = figure.axes
+    assert axes.get_ylabel() == "accuracy (percent)"
+    assert {text.get_text() for text in axes.texts} == {"cp", "majority"}
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    assert [numpy.array(line.get_ydata()).tolist() for line in crosses] == [[86.9]]
+    assert [10.0, 10.0] in [numpy.array(line.get_ydata()).tolist() for line in axes.lines]
 
 
 def test_several_columns_tell_lines_apart_together() -> None:
@@ -73,7 +92,10 @@ def test_every_setting_has_a_line_with_its_seeds_and_their_mean() -> None:
     assert numpy.array_equal(published.get_xdata(), [5.0])
     assert [label.get_text() for label in axes.get_yticklabels()] == ["plain", "cp"]
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["accuracy", "published"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "accuracy (percent)",
+        "published",
+    ]
 
 
 def test_one_column_names_its_axis() -> None:
@@ -91,7 +113,7 @@ def test_columns_of_different_units_have_a_panel_each() -> None:
     ]
     figure = DotFigure(("nats", "score", "bits"), has_panels=True)(rows)
     nats, bits = figure.axes  # type: ignore[attr-defined]
-    assert [axes.get_xlabel() for axes in (nats, bits)] == ["nats", "bits"]
+    assert [axes.get_xlabel() for axes in (nats, bits)] == ["nats", "bits per intensity"]
     assert [label.get_text() for label in nats.get_yticklabels()] == ["characters", "both"]
     assert [label.get_text() for label in bits.get_yticklabels()] == ["pixels", "both"]
     assert numpy.array_equal(bits.lines[0].get_xdata(), [5.0, 4.0])

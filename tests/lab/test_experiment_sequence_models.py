@@ -22,6 +22,7 @@ from rankscope.lab.experiments.rank_predicts_loss import RankEntry
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
+    SearchedSteps,
     SequenceEntry,
     SpectrumSettings,
     Steps,
@@ -404,3 +405,18 @@ def test_gains_are_differences_of_the_same_seed() -> None:
         },
         {"family": "b-rank-3", "wide gains": "-0.5", "deep gains": None, "deep over wide": None},
     ]
+
+
+def test_a_learning_rate_is_searched_on_validation_samples_alike_for_all(
+    tmp_path: Path,
+) -> None:
+    task = CharacterTask("embedded", 16)
+    shape = TransformerShape(1, 8, MultiHead(1, 8), 16)
+    steps = SearchedSteps(10, rates=(1e-9, 1e-2), share=0.5)
+    searched = SequenceEntry("searched", task, shape, steps)
+    row = searched.run(RunContext(tmp_path / "searched", None, 60.0))
+    assert (tmp_path / "searched" / "rate-0.01").is_dir()
+    # A rate of nothing learns nothing, so the other one is taken, and the trials leave no trace.
+    plain = SequenceEntry("plain", task, shape, Steps(10, 32, 1e-2))
+    assert row["test loss"] == plain.run(RunContext(tmp_path / "plain", None, 60.0))["test loss"]
+    assert [steps.tried(rate).count for rate in steps.rates] == [5, 5]

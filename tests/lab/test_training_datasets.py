@@ -403,3 +403,13 @@ def test_a_share_outside_the_unit_interval_is_refused(share: float) -> None:
 def test_samples_without_labels_are_refused() -> None:
     with pytest.raises(TrainingError, match=r"got no labels, 0.5 and 2"):
         with_random_labels(TensorData(torch.zeros(3, 1)), 0.5, 2)
+
+
+def test_a_packed_file_that_grows_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankscope.tensor_files.archive._ANYWAY", 1000)
+    path = tmp_path / "bomb-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(bytes(10**6)))
+    with pytest.raises(DataError, match=r"bytes and holds more than [\d,]+ when unpacked"):
+        read_idx(path)

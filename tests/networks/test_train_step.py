@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rankscope.errors import SizeError
 from rankscope.networks import classifiers as train_step
-from rankscope.networks.classifiers import contract_train
+from rankscope.networks.classifiers import carry_through_train
 
 
 def plain(state: Tensor, features: Tensor, cores: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def plain(state: Tensor, features: Tensor, cores: Tensor) -> Tensor:
 
 
 def rescaled_back(state: Tensor, features: Tensor, cores: Tensor) -> Tensor:
-    last, log_scale = contract_train(state, features, cores)
+    last, log_scale = carry_through_train(state, features, cores)
     return last * log_scale.exp()[:, None]
 
 
@@ -73,8 +73,8 @@ def test_sixty_four_steps_neither_overflow_nor_vanish_in_float32(factor: float) 
     state, features, cores = (
         part.float() for part in drawn(64, 2, 3, 4, has_equal_cores=True, scale=1.0)
     )
-    last, log_scale = contract_train(state, features, cores * factor)
-    reference, log_reference = contract_train(state, features, cores)
+    last, log_scale = carry_through_train(state, features, cores * factor)
+    reference, log_reference = carry_through_train(state, features, cores)
     torch.testing.assert_close(last, reference * factor, rtol=1e-4, atol=0.0)
     shift = torch.full_like(log_scale, 63 * math.log(factor))
     torch.testing.assert_close(log_scale - log_reference, shift, rtol=1e-4, atol=0.0)
@@ -104,10 +104,10 @@ def test_the_backward_pass_may_be_run_twice() -> None:
 def test_cores_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     state, features, _ = drawn(5, 2, 2, 3, has_equal_cores=True)
     with pytest.raises(SizeError, match=r"cores \(1 or 5, 3, 2, 3\), got cores"):
-        contract_train(state, features, torch.ones(shape, dtype=torch.float64))
+        carry_through_train(state, features, torch.ones(shape, dtype=torch.float64))
 
 
 def test_a_state_of_another_batch_is_refused() -> None:
     state, features, cores = drawn(5, 2, 2, 3, has_equal_cores=True)
     with pytest.raises(SizeError, match=r"a state \(1, 3\) need a state \(2, bond\)"):
-        contract_train(state[:1], features, cores)
+        carry_through_train(state[:1], features, cores)

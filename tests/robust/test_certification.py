@@ -61,7 +61,7 @@ def samples(model: nn.Module, seed: int, count: int = 12) -> tuple[Tensor, Tenso
 
 def check(found: Certification, clean: float) -> None:
     assert found.clean == pytest.approx(clean)
-    before = CertifiedRadius(0.0, found.clean, found.clean)
+    before = CertifiedRadius(0.0, found.clean, found.clean, found.clean)
     for row in found.radii:
         assert row.radius > before.radius or row.radius == 0
         assert row.certified <= row.attacked <= found.clean
@@ -216,7 +216,10 @@ def test_the_document_is_what_machines_read() -> None:
     found = certify(model, inputs, labels, [0.1], attack=ProjectedDescent(steps=2))
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["clean"] == found.clean
-    assert set(document["radii"][0]) == {"radius", "certified", "attacked"}
+    assert set(document["radii"][0]) == {
+        *("radius", "certified", "attacked"),
+        "certified_exact_arithmetic",
+    }
     assert document["samples"] == 12
     assert "ProjectedDescent(steps=2" in document["attack"]
     assert str(found).startswith("clean 91.67%\n0.1: ")
@@ -251,9 +254,9 @@ def test_refusals_name_the_numbers() -> None:
 FOUND = Certification(
     0.9,
     (
-        CertifiedRadius(0.0, 0.9, 0.9),
-        CertifiedRadius(0.1, 0.6, 0.8),
-        CertifiedRadius(0.2, 0.0, 0.5),
+        CertifiedRadius(0.0, 0.9, 0.9, 0.9),
+        CertifiedRadius(0.1, 0.6, 0.8, 0.6),
+        CertifiedRadius(0.2, 0.0, 0.5, 0.1),
     ),
     "l2",
     "lipschitz",

@@ -1,20 +1,19 @@
 """Slopes and shapes of activations, against finite differences."""
 
+import math
 from functools import cache
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from rankscope.robust.curves import BENDS, CURVES
+from rankscope.robust.forms import ConvexCurve, Increasing, Largest, TransferFunction
 from rankscope.robust.lipschitz import lipschitz_bound
-from rankscope.robust.transfer import (
-    CURVES,
-    ConvexCurve,
-    Increasing,
-    Largest,
-    TransferFunction,
-    read_transfer_functions,
-)
+from rankscope.robust.relaxations import Smooth
+from rankscope.robust.transfer import read_transfer_functions
 
 
 class Calls(nn.Module):
@@ -78,7 +77,7 @@ class Everything(nn.Module):
 @cache
 def transfers() -> dict[str, tuple[str, TransferFunction]]:
     """Of every activation, the kind of its operation and its transfer function."""
-    graph, read = read_transfer_functions(Everything(), (3,))
+    graph, read = read_transfer_functions(Everything(), (3,), precise=True)
     by_path = {
         node.path: (node.kind, transfer) for node, transfer in zip(graph.nodes, read, strict=True)
     }
@@ -105,7 +104,8 @@ def test_shapes_are_what_they_say(name: str) -> None:
     form = transfers()[name][1].form
     points, values = on_a_line(ACTIVATIONS[name])
     if isinstance(form, Increasing):
-        assert float(values.diff().min()) >= 0
+        assert float(values[points >= form.since].diff().min()) >= 0
+        assert form.since == -math.inf or float(values[points <= form.since].diff().max()) <= 0
     if isinstance(form, ConvexCurve):
         for side in (points <= 0, points >= 0):
             slopes = values[side].diff() / points[side].diff()
@@ -113,6 +113,33 @@ def test_shapes_are_what_they_say(name: str) -> None:
         assert float(values.diff().diff().min()) > -1e-9
         lowest = max(form.lowest, -12.0)
         assert float(values.min()) == pytest.approx(float(values[(points - lowest).abs().argmin()]))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@settings(deadline=None, max_examples=20)
+@given(middle=st.floats(-8, 8), radius=st.sampled_from([0.0, 1e-9, 1e-3, 0.1, 1.0, 5.0]))
+def test_smooth_curves_stay_in_their_range_and_near_their_tangent(
+    name: str, middle: float, radius: float
+) -> None:
+    form = transfers()[name][1].form
+    if not isinstance(form, Smooth):
+        return
+    curve = ACTIVATIONS[name].double()
+    ends = torch.tensor([[middle - radius]] * 2, dtype=torch.float64)
+    ends[1] = middle + radius
+    box = (ends[0][None], ends[1][None])
+    points = torch.linspace(float(ends[0]), float(ends[1]), 1001, dtype=torch.float64)
+    at = (box[0] + box[1]) / 2
+    with torch.no_grad():
+        values = curve(points[None])[0]
+        lower, upper = form.box([box])
+    slope = torch.func.jacfwd(lambda x: curve(x).sum())(at)
+    tangent = curve(at)[0, 0] + slope[0, 0] * (points - at[0, 0])
+    assert form.remainder is not None
+    # float64 itself is charged where the form is used.
+    assert float((values - tangent).abs().max()) <= float(form.remainder([box])) + 1e-13
+    assert float(values.min()) >= float(lower) - 1e-13
+    assert float(values.max()) <= float(upper) + 1e-13
 
 
 def test_ordinary_networks_can_be_bounded_linearly() -> None:
@@ -124,7 +151,8 @@ def test_ordinary_networks_can_be_bounded_linearly() -> None:
 
 
 def test_every_curve_in_the_table_is_tested_here() -> None:
-    assert set(CURVES) - {"softmax", "relu6"} <= {kind for kind, _ in transfers().values()}
+    kinds = {kind for kind, _ in transfers().values()}
+    assert (set(CURVES) | set(BENDS)) - {"relu6"} <= kinds
 
 
 def test_values_of_different_shapes_are_refused() -> None:

@@ -56,9 +56,9 @@ def test_logits_never_come_apart_faster_than_the_constant_says(
 def test_the_constant_of_the_construction_is_what_walking_the_graph_finds(name: str) -> None:
     model = moved(name, 0)
     found = lipschitz_bound(model, IMAGE).value
-    # Every built weight is taken to be a millionth longer, for the rounding of its float32 form.
+    # The weights are measured as they are built here, in float32.
     assert found == pytest.approx(model.lipschitz_constant, rel=1e-4)
-    assert found >= model.lipschitz_constant * (1 - 1e-12)
+    assert found >= model.lipschitz_constant * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -7,7 +7,7 @@ gpt2
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankscope.auditing.configuration import Configuration, Parameters
@@ -24,7 +24,12 @@ from rankscope.auditing.findings import (
 from rankscope.auditing.sources import OpenedModel
 from rankscope.auditing.tensors import TensorRow, part_of
 from rankscope.auditing.weight_files import open_model
-from rankscope.errors import ConfigurationError, ModelFileError
+from rankscope.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    ModelFileError,
+    UnknownFamilyError,
+)
 from rankscope.progress import Report, ignore
 
 # --- The result of an audit: plain frozen data ----------------------------------------------------
@@ -97,7 +102,8 @@ def audit(
     """
     opened = open_model(embedded_model("transformer") if model is None else model)
     source = name or ("the embedded transformer" if model is None else opened.name)
-    configuration, unnamed = _configuration(opened, family)
+    expected = _configuration(opened, family)
+    configuration, unnamed = expected.configuration, expected.unnamed
     rows = _rows(model, opened, configuration, report)
     # A copy of a named tensor is counted already, whichever of the two comes first.
     counted = {row.same_as or row.name for row in rows if row.name not in unnamed}
@@ -105,8 +111,9 @@ def audit(
     more = _count_parameters(beside)
     parameters = _count_parameters(rows)
     findings: list[Finding] = []
+    if expected.parameters is not None:
+        parameters = expected.parameters + more
     if configuration is not None:
-        parameters = configuration.parameters + more
         findings += shape_findings(configuration)
         findings += unnamed_findings(beside, more, "" if model is None else source)
     findings += weight_findings(rows, parameters, "" if model is None else source)
@@ -114,16 +121,18 @@ def audit(
     return Audit(source, configuration, parameters, tuple(findings), rows)
 
 
-def _configuration(
-    opened: OpenedModel, family: str | None
-) -> tuple[Configuration | None, frozenset[str]]:
-    """The configuration, and the names of tensors among the weights that it does not speak of."""
-    if opened.config is None:
-        return None, frozenset()
-    configuration = read_configuration(opened.config, family=family, who=opened.name)
+def _configuration(opened: OpenedModel, family: str | None) -> "_Expected":
+    """What the configuration says, and which of the weights it does not speak of."""
+    document = opened.config
+    if document is None or _is_compressed(document):
+        return _Expected()
+    try:
+        configuration = read_configuration(document, family=family, who=opened.name)
+    except UnknownFamilyError as unknown:
+        return _built(document, unknown, opened.name)
     unnamed: tuple[str, ...] = ()
     if opened.tensors is not None:
-        expected = expected_tensors(opened.config, family=family, who=opened.name)
+        expected = expected_tensors(document, family=family, who=opened.name)
         actual = {entry.name: entry.shape for entry in opened.tensors.entries}
         wrong = contradictions(expected, actual)
         unnamed = unnamed_tensors(expected, actual)
@@ -132,7 +141,40 @@ def _configuration(
                 f"{opened.name}: the configuration contradicts the weights: {wrong[0]}"
                 + (f" ({len(wrong) - 1} more)." if len(wrong) > 1 else "")
             )
-    return configuration, frozenset(unnamed)
+    return _Expected(configuration, configuration.parameters, frozenset(unnamed))
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What follows from a configuration: sizes, counts, and the weights it does not speak of."""
+
+    configuration: Configuration | None = None
+    parameters: Parameters | None = None
+    unnamed: frozenset[str] = frozenset()
+
+
+def _is_compressed(document: Mapping[str, object]) -> bool:
+    """Whether it is the dense configuration of a model that `compress` wrote smaller."""
+    method = document.get("quantization_config")
+    return isinstance(method, Mapping) and method.get("quant_method") == "rankscope"
+
+
+def _built(document: Mapping[str, object], unknown: UnknownFamilyError, who: str) -> _Expected:
+    """What transformers makes of a configuration that no family here reads.
+
+    Its names are not compared with those of weights: transformers renames and joins what it loads.
+    """
+    if not isinstance(document.get("model_type"), str):
+        raise unknown
+    from rankscope.auditing.meta_models import build
+
+    try:
+        built = build(document, who=who)
+    except MissingExtraError as missing:
+        raise UnknownFamilyError(
+            f"{unknown} With transformers it may be read all the same: pip install 'rankscope[hf]'."
+        ) from missing
+    return _Expected(built.sizes, built.parameters)
 
 
 def _rows(
@@ -149,8 +191,18 @@ def _rows(
     known = geometries(model) if isinstance(model, nn.Module) else {}
     options = WeightOptions(geometries=known)
     rows = audit_weights(opened.tensors, configuration, options, report=report)
+    if opened.config is not None and _is_compressed(opened.config):
+        rows = _without_guards(rows)
     _require_sound(rows, opened.name)
     return rows
+
+
+def _without_guards(rows: tuple[TensorRow, ...]) -> tuple[TensorRow, ...]:
+    """Without the single numbers that stand for dense weights of which the file has the cores."""
+    modules = {row.name.partition(".cores.")[0] for row in rows if ".cores." in row.name}
+    return tuple(
+        row for row in rows if row.shape != (1,) or row.name.removesuffix(".weight") not in modules
+    )
 
 
 def _require_sound(rows: Sequence[TensorRow], name: str) -> None:

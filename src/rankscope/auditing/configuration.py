@@ -9,6 +9,7 @@ from enum import StrEnum
 from rankscope.rank.bounds.attention import published_lower_bound
 from rankscope.rank.bounds.counting import counting_upper_bound
 from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank.bounds.token_mixers import SharedKeys, key_value_forms
 from rankscope.theorem import LowerBound, UpperBound
 
 
@@ -67,6 +68,7 @@ class Configuration:
         encoder_depth: blocks of the encoder, where there are two stacks.
         decoder_depth: blocks of the decoder, where there are two stacks.
         num_experts: feed-forward experts per block; 1 for dense models.
+        latent: size of the vector that keys and values of all heads are read from; None for none.
     """
 
     family: str
@@ -83,11 +85,29 @@ class Configuration:
     encoder_depth: int | None = None
     decoder_depth: int | None = None
     num_experts: int = 1
+    latent: int | None = None
 
     @property
     def attention_width(self) -> int:
         """Heads x head size."""
         return self.heads * self.head_size
+
+    @property
+    def has_shared_keys(self) -> bool:
+        """Whether heads share keys and values, or read them from a latent vector."""
+        return self.key_value_heads < self.heads or self.latent is not None
+
+    @property
+    def visible_share(self) -> float:
+        """Share of the linear forms of the tokens' Gram matrix that keys and values can see.
+
+        Attention without softmax knows other tokens through (value map) G (key map)ᵗ only: with few
+        groups or a small latent these are fewer than width (width + 1) / 2 forms (docs/proofs.md,
+        section 24).
+        """
+        shared = SharedKeys(self.key_value_heads, self.latent)
+        seen = key_value_forms(self.width, self.head_size, shared)
+        return seen / (self.width * (self.width + 1) // 2)
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON; the parameters stand beside it in an audit."""

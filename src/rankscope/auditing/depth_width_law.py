@@ -350,6 +350,18 @@ class ComparedModel:
     @property
     def remark(self) -> str | None:
         """How the model differs from those that the law was fitted on."""
+        shared = self._on_shared_keys()
+        remarks = [one for one in (self._on_parameters(), shared) if one is not None]
+        return "; ".join(remarks) or None
+
+    def _on_shared_keys(self) -> str | None:
+        """What shared or latent keys and values give away (docs/proofs.md, section 24)."""
+        share = self.configuration.visible_share
+        if not self.configuration.has_shared_keys or share >= 1:
+            return None
+        return f"keys and values see {100 * share:.3g} % of the Gram matrix"
+
+    def _on_parameters(self) -> str | None:
         configuration = self.configuration
         if configuration.encoder_depth and configuration.decoder_depth:
             return (

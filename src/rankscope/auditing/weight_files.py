@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rankscope.auditing.runtime_files import RUNTIME_ENDINGS, open_runtime_file
 from rankscope.auditing.sources import OpenedModel
 from rankscope.errors import ModelFileError, printable
 from rankscope.files import file_status
@@ -204,7 +205,9 @@ def _open_weights(path: Path) -> TensorSource:
 def _open_file(path: Path) -> TensorSource:
     if path.suffix in ENDINGS:
         return open_tensors(path)
+    if path.suffix in RUNTIME_ENDINGS:
+        return open_runtime_file(path)
     raise ModelFileError(
         f"{str(path)!r} ends in {path.suffix!r}; wanted .json, .safetensors, .npz, "
-        f"{', '.join(TORCH_ENDINGS)}, or a folder."
+        f"{', '.join((*TORCH_ENDINGS, *RUNTIME_ENDINGS))}, or a folder."
     )

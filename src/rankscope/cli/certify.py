@@ -7,11 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope.budget import require_within
 from rankscope.cli import console
 from rankscope.cli.options import Json, choose
-from rankscope.errors import RequestError
-from rankscope.files import require_writable, write_atomically
+from rankscope.errors import RequestError, printable
+from rankscope.files import is_folder, require_writable, write_atomically
 from rankscope.resumable import ResumableFolder
+
+LARGEST_RADIUS = 1e18  # its square is still a number of single precision
+MOST_STEPS = 100_000
 
 
 def run(
@@ -67,6 +71,8 @@ def run(
     """
     radii = [read_radius(text) for text in radius or ("36/255", "72/255", "108/255")]
     limits = _read_pixels(pixels)
+    require_within("certify", "--steps", steps, MOST_STEPS)
+    require_within("certify", "--restarts", restarts, MOST_STEPS)
     if output is not None:
         require_writable(output, is_folder=True)
     from rankscope.models import open_model
@@ -82,7 +88,7 @@ def run(
         "linear-bounds": LinearBounds(),
         "linear-bounds-fast": LinearBounds(inner_intervals=True),
     }
-    folder = Path(data) if Path(data).is_dir() else None
+    folder = Path(data) if is_folder(data) else None
     with console.reporting("certify") as report:
         certification = certify_robustness(
             open_model(model, weights=weights, data=folder),
@@ -120,8 +126,8 @@ def read_radius(text: str) -> float:
         radius = float(Fraction(text))
     except (ValueError, ZeroDivisionError, OverflowError) as error:
         raise RequestError(f"--radius takes a number or a quotient, got {text!r}.") from error
-    if radius < 0:
-        raise RequestError(f"--radius takes 0 or more, got {text!r}.")
+    if not 0 <= radius <= LARGEST_RADIUS:
+        raise RequestError(f"--radius takes 0 to {LARGEST_RADIUS:g}, got '{printable(text)}'.")
     return radius
 
 
@@ -146,14 +152,24 @@ def _write(folder: Path, document: dict[str, Any], certification: Any) -> None:
 
 
 def _print(proved: Any) -> None:
-    rows = [("radius", "certified", "attacked")]
+    rows = [("radius", "certified", "in exact arithmetic", "attacked")]
     rows += [
-        (f"{row.radius:.4g}", f"{row.certified:.2%}", f"{row.attacked:.2%}") for row in proved.radii
+        (
+            f"{row.radius:.4g}",
+            f"{row.certified:.2%}",
+            f"{row.certified_exact_arithmetic:.2%}",
+            f"{row.attacked:.2%}",
+        )
+        for row in proved.radii
     ]
     constant = "" if proved.lipschitz is None else f", Lipschitz constant <= {proved.lipschitz:.6g}"
     print(
         f"clean {proved.clean:.2%} of {proved.num_samples:,} samples; {proved.norm}, "
         f"{proved.method}{constant}\n"
     )
-    console.print_columns(rows, numbers=(0, 1, 2))
+    console.print_columns(rows, numbers=(0, 1, 2, 3))
     print("\nThe true robust accuracy is between certified and attacked.")
+    print(
+        "Certified holds for the model in its own floats, sums in any order; the third column only "
+        "if it computed exactly."
+    )

@@ -3,8 +3,6 @@
 import json
 import tempfile
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +11,13 @@ import typer
 from rankscope.cli import console
 from rankscope.cli.options import Json, choose, read_shape
 from rankscope.errors import DataError, RequestError
-from rankscope.files import require_writable, write_atomically
+from rankscope.files import is_folder, require_writable, write_atomically
 
 if TYPE_CHECKING:
     from rankscope.models import Model
 
 REPORT = "report.json"
+REPAIR_SEQUENCES = 4096  # of a text, at most
 EXPORTED = {"onnx": "model.onnx", "torch": "model.pt2"}
 
 
@@ -84,6 +83,23 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME", help="Leave this module alone; * for any part of a name."),
     ] = None,
+    repair: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="Train the compressed model for so long on the data or the text, to give what "
+            "the original gives; a run that was ended goes on when it is called again.",
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="loky", help="Spread candidates and losses: threading, loky, ray or dask."
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="How many workers; all cores if not given.")] = (
+        None
+    ),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan, and print it.")] = False,
     output: Annotated[
         Path | None,
@@ -100,22 +116,18 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Choose a format and ranks for every weight, all under one budget, and write the model."""
-    if output is None and not dry_run:
-        raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
-    if output is not None and not dry_run:
-        require_writable(output, is_folder=True)
-    if export is not None:
-        choose("--export", export, EXPORTED)
+    _check_request(output, export, repair, dry_run=dry_run, has_inputs=(data, text) != (None, None))
     unit, second, chosen = _read_unit(by), _read_also(also), _read_formats(formats)
-    from rankscope.compression.applying import carry_out
     from rankscope.compression.plan import Budget
     from rankscope.compression.planning import Tolerance, plan_compression
+    from rankscope.workers import Workers
 
     opened = _open(model, weights, data, example)
     network, remarks = _network(opened, may_be_untrained=dry_run)
     calibration = _calibration(opened, network, data, text)
     batch = calibration[0] if calibration and example is None else _example(opened)
-    scoring = _scoring(scores, calibration)
+    workers = Workers(backend or "sequential", jobs)
+    scoring = _scoring(scores, calibration, workers)
     with console.reporting("planning") as report:
         plan = plan_compression(
             network,
@@ -125,12 +137,15 @@ def run(
             scores=scoring,
             bits=_read_bits(bits),
             leave=leave or (),
+            workers=workers,
             report=report,
         )
     plan = replace(plan, notes=(*remarks, *plan.notes))
     measured = None
     if output is not None and not dry_run:
-        compressed = carry_out(network, plan, scores=scoring, example=batch)
+        compressed = _compressed(network, plan, scoring, batch)
+        if repair is not None:
+            _repair(opened, network, compressed, (data, text), repair, output)
         measured = _write(compressed, network, output, (opened, data, batch), export)
         plan = compressed.plan
     if as_json:
@@ -142,10 +157,28 @@ def run(
         print(output)
 
 
+def _check_request(
+    output: Path | None,
+    export: str | None,
+    repair: float | None,
+    *,
+    dry_run: bool,
+    has_inputs: bool,
+) -> None:
+    if output is None and not dry_run:
+        raise RequestError("compress: say where to write with -o FOLDER, or plan with --dry-run.")
+    if output is not None and not dry_run:
+        require_writable(output, is_folder=True)
+    if export is not None:
+        choose("--export", export, EXPORTED)
+    if repair is not None and not has_inputs:
+        raise RequestError("--repair trains on inputs: give them with --data or --text.")
+
+
 def _open(model: str, weights: Path | None, data: str | None, example: str | None) -> "Model":
     from rankscope.models import open_model
 
-    folder = Path(data) if data is not None and Path(data).is_dir() else None
+    folder = Path(data) if data is not None and is_folder(data) else None
     inputs = () if example is None else (read_shape(example),)
     opened = open_model(model, weights=weights, data=folder, inputs=inputs)
     opened.require_for("compress")
@@ -191,24 +224,72 @@ def _calibration(opened: "Model", network: Any, data: str | None, text: Path | N
     return read_tokens(opened.folder, text, network)
 
 
-def _scoring(scores: str | None, calibration: Any) -> Any:
+def _scoring(scores: str | None, calibration: Any, workers: Any) -> Any:
     """What errors are scored on; without a wish the best that the data allow."""
     from rankscope.compression.calibration import Activations, Fisher
+    from rankscope.compression.loss_scores import Loss
     from rankscope.compression.scores import Weights
 
     known: dict[str, Any] = {
         "weights": lambda batches: Weights(),
         "activations": Activations,
         "fisher": lambda batches: Fisher(_loss, batches),
+        "loss": lambda batches: Loss(batches, workers=workers),
     }
-    if find_spec("rankscope.compression.loss_scores") is not None:
-        known["loss"] = import_module("rankscope.compression.loss_scores").Loss
-    best = "loss" if "loss" in known else "activations"
-    name = scores or ("weights" if calibration is None else best)
+    name = scores or ("weights" if calibration is None else "loss")
     make = choose("--scores", name, known)
     if calibration is None and name != "weights":
         raise RequestError(f"--scores {name} needs inputs: give them with --data or --text.")
     return make(calibration)
+
+
+def _compressed(network: Any, plan: Any, scoring: Any, batch: Any) -> Any:
+    from rankscope.compression.applying import carry_out
+
+    with console.reporting("factorizing") as report:
+        return carry_out(network, plan, scores=scoring, example=batch, report=report)
+
+
+def _repair(
+    opened: "Model",
+    dense: Any,
+    compressed: Any,
+    source: tuple[str | None, Path | None],
+    minutes: float,
+    output: Path,
+) -> None:
+    """Train the compressed model in place; checkpoints stand beside the output until it is done."""
+    import shutil
+
+    import torch
+
+    from rankscope.compression.recovering import TokenModel, repair_model
+    from rankscope.networks.batches import TensorData
+    from rankscope.networks.datasets import load_data_set
+
+    data, text = source
+    folder = output.parent / f"{output.name}.repair"
+    settings: dict[str, Any] = {"minutes": minutes, "folder": folder}
+    with console.reporting("repairing") as report:
+        settings["progress"] = report
+        if text is not None:
+            from rankscope.hf import read_tokens
+
+            assert opened.folder is not None, "a text was already cut by its tokenizer"
+            batches = read_tokens(opened.folder, text, dense, sequences=REPAIR_SEQUENCES)
+            tokens = torch.cat([batch["input_ids"] for batch in batches])
+            models = TokenModel(dense), TokenModel(compressed.model)
+            repair_model(*models, TensorData(tokens), learning_rate=2e-4, batch_size=4, **settings)
+        else:
+            assert data is not None
+            if opened.data_set is not None and (data == opened.data_set or Path(data).is_dir()):
+                samples = load_data_set(
+                    opened.data_set, None if data == opened.data_set else Path(data)
+                ).train
+            else:
+                samples = TensorData(torch.cat(_calibration(opened, dense, data, None)))
+            repair_model(dense, compressed.model, samples, **settings)
+    shutil.rmtree(folder)
 
 
 def _loss(network: Any, batch: Any) -> Any:
@@ -281,7 +362,7 @@ def _export(
 
 def _scorer(data: str | None, data_set: str | None) -> Any:
     """The accuracy on the test part of a built-in network's own data set, if that was named."""
-    if data is None or data_set is None or not (data == data_set or Path(data).is_dir()):
+    if data is None or data_set is None or not (data == data_set or is_folder(data)):
         return None
     from rankscope.lab.data.scoring import accuracy
     from rankscope.networks.datasets import load_data_set

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope.budget import require_within
 from rankscope.cli import console
-from rankscope.cli.options import Json, choose
-from rankscope.files import require_writable, write_atomically
+from rankscope.cli.options import LARGEST_SIZE, Json, choose
+from rankscope.files import is_folder, require_writable, write_atomically
 from rankscope.resumable import ResumableFolder
 
 
@@ -76,6 +77,7 @@ def run(
     from rankscope.models import open_model
     from rankscope.verbs import bound_generalization
 
+    require_within("generalization", "--tried", tried, LARGEST_SIZE)
     if output is not None:
         require_writable(output, is_folder=True)
     # "measured" compares outputs instead of bounding them, so that the mode does not matter.
@@ -95,7 +97,7 @@ def run(
         num_settings=tried,
         num_jacobians=jacobians,
     )
-    folder = Path(data) if Path(data).is_dir() else None
+    folder = Path(data) if is_folder(data) else None
     with console.reporting("generalization") as report:
         bounded = bound_generalization(
             open_model(model, weights=weights, data=folder),

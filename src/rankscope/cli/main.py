@@ -5,14 +5,17 @@ output has gone. Errors are one line on standard error; `--debug` adds the trace
 standard output is one document, also on errors.
 """
 
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from rankscope.cli import (
     audit,
@@ -99,6 +102,8 @@ def options(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # A character that no font has shows as a box, which is all that there is to say about it.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     is_debugging = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:
@@ -121,12 +126,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
+@cache
+def _command() -> Any:
+    """All commands, put together once for a process."""
+    return typer.main.get_command(app)
+
+
 def _run_application(arguments: list[str]) -> object:
     # Help is coloured, and says nothing that a stranger wrote.
     inert = nullcontext() if {"--help", "-h"} & {*arguments} else console.inert_output()
     with inert:
         try:
-            return app(args=arguments, prog_name="rankscope", standalone_mode=False)
+            return _command().main(args=arguments, prog_name="rankscope", standalone_mode=False)
         except SystemExit as ended:
             # What the library of commands makes of a closed pipe.
             if isinstance(ended.__context__, BrokenPipeError):

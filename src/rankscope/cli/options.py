@@ -2,18 +2,23 @@
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rankscope.budget import require_within
 from rankscope.errors import RequestError
 from rankscope.models import Model, open_model
 from rankscope.rank.networks.catalogue import Option, known_options
 from rankscope.rank.partition import Partition
 
 T = TypeVar("T")
+MOST_ENTRIES = 2**28  # of an input that is made up, 1 GiB
+MOST_SAMPLES = 2**14  # of a spectrum: the matrix of so many has 2 GiB
+LARGEST_SIZE = 2**31 - 1
 
 MODELS = (
     "A name (digits, resnet20, attention, multi-head, … see `rankscope models`), an einsum "
@@ -230,4 +235,5 @@ def read_shape(text: str) -> tuple[int, ...]:
         shape = (0,)
     if min(shape) < 1:
         raise RequestError(f"--input takes positive integers like 1,3,32,32, got {text!r}.")
+    require_within("--input", "the number of entries", math.prod(shape), MOST_ENTRIES)
     return shape

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope.auditing.configuration import Configuration
+from rankscope.budget import require_within
 from rankscope.cli import console
-from rankscope.cli.options import Json
-from rankscope.files import require_writable
+from rankscope.cli.options import LARGEST_SIZE, Json
+from rankscope.files import is_folder, require_writable
 
 if TYPE_CHECKING:
     from rankscope.auditing.shape_plan import Plan
@@ -60,6 +61,17 @@ def run(
     """Depth, width and heads for a budget of parameters, and the alternatives around them."""
     from rankscope.auditing.shape_plan import plan
 
+    sizes = (vocab, embedding_rank, heads, head_size, max_depth, multiple_of)
+    words = (
+        "--vocab",
+        "--embedding-rank",
+        "--heads",
+        "--head-size",
+        "--max-depth",
+        "--multiple-of",
+    )
+    for word, size in zip(words, sizes, strict=True):
+        require_within("plan", f"--{word}", size or 0, LARGEST_SIZE)
     if output is not None:
         require_writable(output)
     planned = plan(
@@ -91,7 +103,7 @@ def _models(paths: Sequence[Path]) -> dict[str, Configuration]:
 
     models: dict[str, Configuration] = {}
     for path in paths:
-        file = path / "config.json" if path.is_dir() else path
+        file = path / "config.json" if is_folder(path) else path
         name = file.parent.resolve().name if file.name == "config.json" else file.stem
         name = str(path) if name in models else name
         document = read_document(file, numbers=Numbers.ANY)

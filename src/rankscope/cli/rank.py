@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope.budget import require_within
 from rankscope.cli import console
 from rankscope.cli.options import (
+    MOST_SAMPLES,
     Json,
     Left,
     Seed,
@@ -24,6 +26,7 @@ from rankscope.rank.partition import Partition
 
 METHODS = ("exact", "numeric", "epsilon")
 DEFAULT_SAMPLES = 256
+LARGEST_SEED = 2**63 - 1  # of torch's generators
 MAX_SAMPLES = 1024  # unless asked for: a spectrum of this size takes a second
 
 Network = Annotated[
@@ -58,7 +61,7 @@ def run(
         ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Sample points per side (numeric and epsilon).")
+        int | None, typer.Option(min=1, help="Sample points per side (numeric and epsilon).")
     ] = None,
     seed: Seed = 0,
     prime: Annotated[
@@ -94,7 +97,9 @@ def run(
     question = _Question(family, given, partition, left, seed)
     chosen = _method(family, method, exact, epsilon)
     sampled = _Sampled(epsilon, metric, samples, data, output)
+    require_within("rank", "--samples", samples or 0, MOST_SAMPLES)
     if chosen != "exact":
+        require_within("rank", "--seed, for samples,", abs(seed), LARGEST_SEED)
         if certificate is not None or prime or checkpoint is not None:
             raise RequestError(
                 "--certificate, --prime and --checkpoint belong to the exact method: floating "

@@ -38,6 +38,9 @@ from .plan import Unit as Unit
 from .plan import read_plan as read_plan
 from .planning import Tolerance as Tolerance
 from .planning import plan_compression as plan_compression
+from .recovering import RepairRun as RepairRun
+from .recovering import TokenModel as TokenModel
+from .recovering import repair_model as repair_model
 from .repair import Distillation as Distillation
 from .repair import Imitation as Imitation
 from .repair import Labels as Labels

@@ -213,15 +213,24 @@ def carry_out(
             f"The plan was scored on {plan.scoring}, but scores are those of {scoring.name}; "
             "pass the scoring that it was made with."
         )
+    is_of_transformers = _is_of_transformers(model)
+    if is_of_transformers and getattr(model, "hf_quantizer", None) is not None:
+        raise CompressionError(
+            f"{type(model).__name__} is compressed or quantized already; compress the dense model."
+        )
     chosen = {row.name: row for row in plan.rows if row.format is not None}
     sites = sites_by_module(model, chosen)
     layers, errors = _factorize_sites(model, sites, chosen, scoring, report)
     compressed = with_replaced(model, layers)
+    if example is None and is_of_transformers:
+        from rankscope.compression.hugging_face import tried_inputs
+
+        example = tried_inputs(model)
     if example is not None:
         _check_outputs(model, compressed, example)
     final_rows = tuple(replace(row, error=errors.get(row.name, row.error)) for row in plan.rows)
     made = replace(plan, rows=final_rows)
-    if layers and _is_of_transformers(model):
+    if layers and is_of_transformers:
         from rankscope.compression.hugging_face import attach
 
         attach(compressed, made)

@@ -23,6 +23,7 @@ from rankscope.compression.applying import blank_layers
 from rankscope.compression.plan import Plan, Row, plan_from_dict
 from rankscope.errors import CompressionError, LayerError, ModelFileError
 from rankscope.extras import transformers
+from rankscope.modes import inference
 
 transformers()  # first of all: it says which extra is missing
 from transformers import PreTrainedModel  # noqa: E402
@@ -156,6 +157,35 @@ def attach(model: nn.Module, plan: Plan) -> None:
     held.hf_quantizer = RankscopeQuantizer(config, pre_quantized=True)
     held.quantization_method = METHOD
     _retie(model)
+
+
+def usual_inputs(model: nn.Module) -> dict[str, Tensor]:
+    """A batch of the kind that a model takes: a few tokens, an image, or both."""
+    held = cast(Any, model)
+    config = held.config
+    inputs: dict[str, Tensor] = {}
+    vision = getattr(config, "vision_config", None)
+    if vision is not None or held.main_input_name == "pixel_values":
+        source = vision or config
+        size = source.image_size
+        height, width = (size, size) if isinstance(size, int) else size
+        inputs["pixel_values"] = torch.zeros(2, getattr(source, "num_channels", 3), height, width)
+    if held.main_input_name == "input_ids":
+        inputs["input_ids"] = held.dummy_inputs["input_ids"]
+    if getattr(config, "is_encoder_decoder", False) and "input_ids" in inputs:
+        inputs["decoder_input_ids"] = inputs["input_ids"]
+    return inputs
+
+
+def tried_inputs(model: nn.Module) -> dict[str, Tensor] | None:
+    """A batch on which the model runs; None if the usual one does not suit it."""
+    try:
+        inputs = usual_inputs(model)
+        with torch.no_grad(), inference(model):
+            model(**inputs)
+    except Exception:  # noqa: BLE001 - models raise anything on inputs that are not theirs
+        return None
+    return inputs
 
 
 def plan_of(model: nn.Module) -> Plan | None:

@@ -16,7 +16,8 @@ from rankscope.diagrams.network import Constant, Drawable
 from rankscope.diagrams.running.arrays import Array
 from rankscope.diagrams.running.expressions import Expression, literal, word
 from rankscope.diagrams.running.fusing import fused
-from rankscope.diagrams.running.schedule import Fill, Schedule, Shape, schedule
+from rankscope.diagrams.running.operations import Fill, Shape
+from rankscope.diagrams.running.schedule import Schedule, schedule
 from rankscope.diagrams.running.statements import UNKNOWN, expression
 from rankscope.diagrams.search import AUTOMATIC, Method
 

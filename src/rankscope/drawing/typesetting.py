@@ -25,7 +25,7 @@ from matplotlib.path import Path
 from matplotlib.textpath import TextPath, TextToPath
 
 from rankscope.drawing.scene import Box, Command, Label, Outline, union
-from rankscope.errors import DiagramError, MissingExtraError
+from rankscope.errors import DiagramError, MissingExtraError, printable
 
 DIGITS = "0123456789"
 DIGIT_FONTS = (r"\mathrm", r"\mathbf", r"\mathit")
@@ -261,8 +261,10 @@ def outline(text: str, size: float) -> Outline:
 
     try:
         return typesetter().typeset(text, size)
-    except ValueError as error:
-        raise DiagramError(f"Label {text!r} is not TeX that mathtext can read.") from error
+    except (ValueError, RecursionError) as error:
+        raise DiagramError(
+            f"Label '{printable(text)}' is not TeX that mathtext can read."
+        ) from error
 
 
 def text_width(text: str, size: float) -> float:

@@ -12,7 +12,7 @@ from rankscope.factorize.cp import CP, Solver, component_sum
 from rankscope.factorize.tensor_ring import TensorRing, contract_ring
 from rankscope.factorize.tensor_train import TensorTrain, contract_train
 from rankscope.factorize.truncation import MaxBond, frobenius_norm, to_scaled
-from rankscope.factorize.tucker import Tucker, expand
+from rankscope.factorize.tucker import Tucker, multiply_factors
 
 Form = CP | Tucker | TensorTrain | TensorRing
 
@@ -77,7 +77,7 @@ def from_tensorly(tensor: object, *, original: Tensor | None = None) -> Form:
     if hasattr(tensor, "core"):
         (core,) = _tensors([tensor.core])
         by_position = dict(enumerate(factors))
-        error = _error(expand(core, by_position), original)
+        error = _error(multiply_factors(core, by_position), original)
         return Tucker(core, by_position, error, error)
     if hasattr(tensor, "weights"):
         return _cp(factors, tensor.weights, original)

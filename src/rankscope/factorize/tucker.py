@@ -88,7 +88,7 @@ class Tucker:
 
     def to_dense(self) -> Tensor:
         """The tensor that core and factors stand for."""
-        return expand(self.core, self.factors)
+        return multiply_factors(self.core, self.factors)
 
 
 def decompose_tucker(
@@ -140,12 +140,12 @@ def decompose_tucker(
     return Tucker(
         core * scaled.scale,
         {position: factors[position] for position in sorted(factors)},
-        scaled.relative_error(expand(core, factors)),
+        scaled.relative_error(multiply_factors(core, factors)),
         math.sqrt(truncated.discarded) / whole if whole else 0.0,
     )
 
 
-def expand(core: Tensor, factors: Mapping[int, Tensor]) -> Tensor:
+def multiply_factors(core: Tensor, factors: Mapping[int, Tensor]) -> Tensor:
     """Multiply positions of a core by their factors (size, rank).
 
     Reference:
@@ -255,7 +255,7 @@ def _improve(
         before = missing
         for position in factors:
             others = {other: factors[other].T for other in factors if other != position}
-            partial = expand(tensor, others)
+            partial = multiply_factors(tensor, others)
             rank = factors[position].shape[1]
             left, _ = left_singular_vectors(matricized(partial, position), rank)
             factors = {**factors, position: left}
@@ -329,7 +329,9 @@ def tucker_energy(tensor: Tensor, positions: Sequence[int] | None = None) -> Tuc
         ]
         for position in chosen
     }
-    core = expand(scaled.unit, {position: factor.T for position, factor in factors.items()})
+    core = multiply_factors(
+        scaled.unit, {position: factor.T for position, factor in factors.items()}
+    )
     return TuckerEnergy(core * scaled.scale, factors, _relative_errors(core, chosen))
 
 

@@ -140,7 +140,7 @@ def with_classes(diagram: Diagram, last: str, num_classes: int) -> Diagram:
 _ROWS = 256
 
 
-def contract_train(state: Tensor, features: Tensor, cores: Tensor) -> tuple[Tensor, Tensor]:
+def carry_through_train(state: Tensor, features: Tensor, cores: Tensor) -> tuple[Tensor, Tensor]:
     r"""Carry a state through a chain of cores, without overflow.
 
     .. math:: h_t = \sum_{l,i} h_{t-1,l}\, f_{t,i}\, G_t[l, i, :]
@@ -163,7 +163,8 @@ def contract_train(state: Tensor, features: Tensor, cores: Tensor) -> tuple[Tens
     shapes = [(count, bond, size, bond) for count in (steps, 1)]
     if state.shape[0] != batch or tuple(cores.shape) not in shapes:
         raise SizeError(
-            f"contract_train: features {tuple(features.shape)} and a state {tuple(state.shape)} "
+            f"carry_through_train: features {tuple(features.shape)} and a state "
+            f"{tuple(state.shape)} "
             f"need a state ({batch}, bond) and cores (1 or {steps}, {bond}, {size}, {bond}), got "
             f"cores {tuple(cores.shape)}."
         )
@@ -492,7 +493,7 @@ class TrainClassifier(TensorNetworkClassifier):
 
     def contract(self, features: Tensor) -> Scores:
         """The scores of features (patches, batch, features)."""
-        state, log_scale = contract_train(features[0] @ self.first, features[1:-1], self.inner)
+        state, log_scale = carry_through_train(features[0] @ self.first, features[1:-1], self.inner)
         outer = state[:, :, None] * features[-1][:, None, :]
         return Scores.of(outer.flatten(1) @ self.last.flatten(0, 1), log_scale)
 

@@ -29,6 +29,7 @@ from rankscope.networks.batches import (
 )
 from rankscope.networks.published_weights import ENVIRONMENT, data_folders
 from rankscope.seeds import seed_of
+from rankscope.tensor_files.archive import most_believed
 
 # Where data sets come from: a folder at hand, or the address that their authors published.
 #
@@ -220,10 +221,19 @@ def read_idx(path: Path) -> Tensor:
 
 def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        size = path.stat().st_size
+        with gzip.open(path) as file:
+            data = file.read(most_believed(size) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {error}. Get the file again.") from error
+    if len(data) > most_believed(size):
+        raise DataError(
+            f"{path} has {size:,} bytes and holds more than {most_believed(size):,} when "
+            "unpacked, which no data set does. Get the file again."
+        )
+    return data
 
 
 _GREY = Normalization((0.0,), (1.0,))  # bytes to 0..1

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import RequestError, printable
+from rankscope.files import is_file, is_folder
 from rankscope.networks.batches import Normalization
 from rankscope.networks.datasets import load_data_set
 from rankscope.networks.weight_files import read_weights
@@ -55,9 +56,9 @@ def read_labelled(
         ModelFileError: if a file cannot be read.
     """
     path = Path(data)
-    if path.is_file():
+    if is_file(path):
         return _from_file(path, count)
-    folder = path if path.is_dir() else None
+    folder = path if is_folder(path) else None
     name = data if folder is None else data_set
     if name not in DATA_SETS:
         raise RequestError(
@@ -100,14 +101,14 @@ def read_calibration(data: str, *, data_set: str | None) -> list[Tensor | dict[s
         ModelFileError: if a file cannot be read.
     """
     path = Path(data)
-    if path.is_file():
+    if is_file(path):
         return _batches(read_weights(path))
-    if data not in DATA_SETS and not path.is_dir():
+    if data not in DATA_SETS and not is_folder(path):
         raise RequestError(
             f"--data takes a data set ({', '.join(DATA_SETS)}), a folder or a file; "
             f"{data!r} is none of them."
         )
-    folder = path if path.is_dir() else None
+    folder = path if is_folder(path) else None
     name = data if folder is None else data_set
     if name is None:
         raise RequestError(

@@ -43,6 +43,7 @@ from rankscope.strict_json import (
 MAX_BYTES = 2**25
 _MAX_SEED = 2**63 - 1
 _MAX_SETTING = 2**31 - 1
+_MAX_WORD = 32
 _MAX_MINORS = 2**12
 _MAX_POSITIONS = 2**12
 _MAX_ARRAYS = 2**12
@@ -134,6 +135,8 @@ def _setting(data: Any, nesting: int = 3) -> Any:
     if nesting and isinstance(data, list):
         inner = Converted(Anything(), lambda item: _setting(item, nesting - 1))
         return ListOf(inner, _MAX_POSITIONS).read(data)
+    if isinstance(data, str) and len(data) <= _MAX_WORD and data.isascii() and data.isalpha():
+        return data  # whether the family knows the word is for the catalogue to say
     return Integer(0, _MAX_SETTING).read(data)
 
 

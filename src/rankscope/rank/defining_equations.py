@@ -84,8 +84,8 @@ class BalancedResidues(Arithmetic):
         return self._reduced(left + right)
 
     def constants(self, fractions: Sequence[Fraction], like: Tensor) -> Tensor:
-        integers = [fraction_modulo(fraction, self.prime) for fraction in fractions]
-        return self.residues(numpy.array(integers, dtype=numpy.int64)).to(like.device)
+        whole = [fraction_modulo(one, self.prime) for one in fractions]
+        return self.residues(numpy.array(whole, dtype=numpy.int64)).to(like)
 
     def residues(self, array: Residues) -> Tensor:
         """Integers as balanced residues."""
@@ -153,7 +153,7 @@ class Counting(Arithmetic):
 
     def constants(self, fractions: Sequence[Fraction], like: Tensor) -> Tensor:
         del like
-        return torch.zeros(()).expand(len(fractions))
+        return self._made((len(fractions),))
 
     def _made(self, shape: tuple[int, ...]) -> Tensor:
         count = math.prod(shape)

@@ -23,6 +23,8 @@ _USED_SHARE = 0.8
 _TILE_BYTES = 4  # a residue below 2^31
 # The eliminated matrix is float64; the rest are rows on their way and inverses of panels.
 _ELIMINATION_BYTES = 10
+# Rows x columns x rank: 16,384 of each in 171 seconds (benchmarks/results/modular_rank.jsonl).
+_ELIMINATED_IN_AN_HOUR = 16_384**3 * 3600 // 171
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,18 @@ class MemoryBudget:
         which = "a matrix" if len(shapes) == 1 else f"{len(shapes)} blocks, the largest"
         raise TooLargeError(
             what=f"Measuring on {which} of {readable(rows)} x {readable(columns)} "
-            f"({readable(-(-needed // _MEBIBYTE))} MiB with the elimination)",
+            f"({readable(-(-needed // _MEBIBYTE))} MiB with the elimination, which takes some "
+            f"{readable(_elimination_hours(shapes))} hours of one core)",
             entries=sum(height * width for height, width in shapes),
             limit=sum(height * width for height, width in fits),
             instead=f"In the {self.limit // _MEBIBYTE:,} MiB allowed, {min(rows, side):,} x "
             f"{min(columns, side):,} is the largest that fits. {instead}",
         )
+
+
+def _elimination_hours(shapes: Sequence[Shape]) -> int:
+    work = sum(rows * columns * min(rows, columns) for rows, columns in shapes)
+    return -(-work // _ELIMINATED_IN_AN_HOUR)
 
 
 def _clip_shapes(shapes: Sequence[Shape], side: int) -> list[Shape]:

@@ -1,7 +1,7 @@
 """Views and letters become the steps of a network.
 
-`draw` gives names to the pieces that the letters of a draft stand for, and `Drafting` collects the
-steps.
+`draw_term` gives names to the pieces that the letters of a draft stand for, and `Drafting` collects
+the steps.
 """
 
 import math
@@ -21,7 +21,7 @@ from rankscope.diagrams.network import (
 )
 from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading.drafts import Barrier, Clash, Draft, Letters, Operand, Slide, align
+from rankscope.reading.drafts import Barrier, Clash, Draft, Letters, Operand, Slide, common_pieces
 from rankscope.reading.views import (
     ArrayView,
     Axis,
@@ -94,7 +94,7 @@ def primed(symbol: str, count: int) -> str:
     return symbol + "^{" + r"\prime" * count + "}"
 
 
-def draw(name: str, draft: Draft, pieces: Mapping[str, Axis], naming: Naming) -> Diagram:
+def draw_term(name: str, draft: Draft, pieces: Mapping[str, Axis], naming: Naming) -> Diagram:
     """The diagram of one term; open legs that nothing holds are held by a constant of ones."""
     nodes = tuple(_node(operand, pieces, naming) for operand in draft.operands)
     convolutions = tuple(
@@ -237,15 +237,15 @@ class Drafting:
                 )
         drafts = tuple(self._with_whole_letters(name, draft) for draft in drafts)
         try:
-            pieces = align(drafts, known or {})
+            pieces = common_pieces(drafts, known or {})
             while isinstance(pieces, Clash):
                 drafts = self._without_clash(name, drafts, pieces)
-                pieces = align(drafts, known or {})
+                pieces = common_pieces(drafts, known or {})
         except SizeError as error:
             raise SizeError(f"{name}: {error}") from error
         factors = [draft.outer_factor for draft in drafts]
         naming, step_name = Naming(), unused(name, self.reserved)
-        diagrams = [draw(step_name, draft, pieces, naming) for draft in drafts]
+        diagrams = [draw_term(step_name, draft, pieces, naming) for draft in drafts]
         axes = tuple(pieces[letter] for letter in drafts[0].output)
         if len(diagrams) == 1:
             return replace(self._add(step_name, diagrams[0], axes, label), factor=factors[0])

@@ -1,6 +1,6 @@
 """Drafts: terms written like an einsum whose letters stand for whole axes.
 
-`align` cuts each letter into the pieces that all operands agree on.
+`common_pieces` cuts each letter into the pieces that all operands agree on.
 """
 
 import math
@@ -112,7 +112,7 @@ class Clash:
     operand: Operand
 
 
-def align(drafts: Sequence[Draft], known: Mapping[str, Axis]) -> dict[str, Axis] | Clash:
+def common_pieces(drafts: Sequence[Draft], known: Mapping[str, Axis]) -> dict[str, Axis] | Clash:
     """The pieces of every letter, as fine as needed for all operands.
 
     Args:

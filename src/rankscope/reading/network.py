@@ -18,7 +18,7 @@ from rankscope.reading.captions import captioned
 from rankscope.reading.drafting import Drafting, Known
 from rankscope.reading.exporting import Example
 from rankscope.reading.meaning import MOVES, RULES
-from rankscope.reading.outline import outlined
+from rankscope.reading.outline import with_boxes
 from rankscope.reading.patterns import simplified
 from rankscope.reading.rules import Reading, Rule
 from rankscope.reading.simplifying import inline, split_rows
@@ -149,7 +149,7 @@ class _Reader:
             made = inline(made)
             made = inline(split_rows(made, self.num_rows))
         else:
-            made = outlined(made, self.paths, self.trace.modules, depth, self.num_rows)
+            made = with_boxes(made, self.paths, self.trace.modules, depth, self.num_rows)
         return captioned(self._with_constants(made), list(self.inputs.values()))
 
     def _read(self, operation: Operation, name: str) -> Sequence[ArrayView]:

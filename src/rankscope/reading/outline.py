@@ -16,7 +16,7 @@ from rankscope.reading.drafting import bundle, unused
 from rankscope.reading.simplifying import inline, split_rows
 
 
-def outlined(
+def with_boxes(
     network: Network,
     paths: Mapping[str, str],
     modules: Mapping[str, str],

@@ -5,6 +5,7 @@ attacked = attack(model, inputs, labels, radius=36 / 255, norm=L2())
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -14,7 +15,8 @@ from rankscope.errors import RobustnessError
 from rankscope.modes import inference
 from rankscope.progress import Progress, Report, ignore
 from rankscope.robust.margins import AttackLoss, CrossEntropy, Margin, require_labels
-from rankscope.robust.norms import Norm
+from rankscope.robust.norms import Linf, Norm
+from rankscope.robust.rounding import above
 from rankscope.seeds import seed_of
 
 _FIRST, _SHRINK, _LEAST = 0.22, 0.03, 0.06  # of the steps: when APGD looks back
@@ -46,6 +48,19 @@ class Threat:
         """The nearest inputs that are allowed; clamping never moves away from a sample."""
         near = inputs + self.norm.projected(perturbed - inputs, self.radius)
         return near if self.pixels is None else near.clamp(*self.pixels)
+
+    def holds(self, inputs: Tensor, perturbed: Tensor) -> Tensor:
+        """Whether perturbed inputs are surely within the threat, rounding included, (samples,)."""
+        changes = perturbed.double() - inputs.double()
+        lengths = self.norm.lengths(changes)
+        if inputs.dtype is torch.float64 or not isinstance(self.norm, Linf):
+            # Differences of shorter floats are exact, and so is the largest of them.
+            lengths = lengths * above(1.0, changes[0].numel() + 8)
+        is_near = lengths <= self.radius
+        if self.pixels is None:
+            return is_near
+        low, high = self.pixels
+        return is_near & ((perturbed >= low) & (perturbed <= high)).flatten(1).all(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +114,7 @@ class Target:
             outputs = self._model(points)
             values = loss(outputs, self.labels[chosen])
             (gradients,) = torch.autograd.grad(values.sum(), points)
-        changes = points.detach().double() - self.inputs[chosen].double()
-        is_near = self.threat.norm.lengths(changes) <= self.threat.radius
+        is_near = self.threat.holds(self.inputs[chosen], points.detach())
         is_won = (outputs.detach().argmax(dim=1) != self.labels[chosen]) & is_near
         is_new = is_won & ~self.is_broken[chosen]
         self.broken_inputs[chosen[is_new]] = points.detach()[is_new]
@@ -143,6 +157,7 @@ def attack(  # noqa: PLR0913 - the parts of an attack, all by name
     threat: Threat,
     *,
     by: Attack,
+    last: Callable[[Target, torch.Generator], None] | None = None,
     batch_size: int = 256,
     report: Report = ignore,
 ) -> Attacked:
@@ -154,6 +169,7 @@ def attack(  # noqa: PLR0913 - the parts of an attack, all by name
         labels: (samples,).
         threat: what is allowed.
         by: the attack.
+        last: what is tried in the end on samples that stand, such as `walk_edge`; None for nothing.
         batch_size: samples at a time.
         report: called after each search of each batch.
 
@@ -173,6 +189,8 @@ def attack(  # noqa: PLR0913 - the parts of an attack, all by name
                     by.search(target, torch.Generator().manual_seed(seed))
                 done = number * by.restarts + restart + 1
                 report(Progress("attacking", done, len(starts) * by.restarts))
+            if last is not None:
+                last(target, torch.Generator().manual_seed(seed_of("edge", by.seed, number)))
             parts.append(target)
     broken_inputs = torch.cat([part.broken_inputs for part in parts])
     distances = threat.norm.lengths(broken_inputs.double() - inputs.double())

@@ -3,25 +3,89 @@
 Intervals go forwards, from the bounds on an operation's inputs to those on its output (Gowal et al.
 2018). Linear bounds go backwards: weights on a value become weights on what it was computed from;
 through a convex curve between l and u, positive weights go along its tangent in the middle,
-negative ones along its chord (Zhang et al. 2018).
+negative ones along its chord (Zhang et al. 2018); through what is smooth, along the tangent with
+its remainder.
+
+All bounds hold for the network in its own floats: a computed value is an exact one plus an error,
+which is bounded for every operation (`Box.rounding`), widens its interval, and costs linear bounds
+its product with the absolute weights. What the float64 of these computations may owe to rounding
+(`Box.slack`) is counted in the same way. `Below` keeps the two apart, so that one pass says what
+holds for exact arithmetic on the same weights, too.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from rankscope.reading.trace import Value
+from rankscope.robust.forms import (
+    Affine,
+    ConvexCurve,
+    Increasing,
+    Largest,
+    TransferFunction,
+    Unshaped,
+    own_arithmetic,
+)
 from rankscope.robust.graph import Graph, Node, sample_shape
 from rankscope.robust.norms import Linf, Norm
-from rankscope.robust.transfer import Affine, ConvexCurve, Largest, TransferFunction, Unshaped
+from rankscope.robust.relaxations import Ends, Smooth, half_width, largest_size, middle
+from rankscope.robust.rounding import FLOAT64, above, outwards
 
 _MOST_ENTRIES = 2**21  # of weights on a value that are held at a time: 16 MiB
 
-Box = tuple[Tensor, Tensor]
 Transfers = tuple[TransferFunction, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Bounds on a value as the network computes it, entry by entry, (batch, …).
+
+    Args:
+        lower: no entry is below.
+        upper: no entry is above.
+        slack: what one weight of 1 on an entry can lose in float64 on its way back; None if its
+            operation only moves entries.
+        rounding: by how much the last operation's result can differ from the exact one in the
+            network's own floats; None if it does not.
+        drift: the same since the input, where only affine operations come before; None elsewhere.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    slack: Tensor | None = None
+    rounding: Tensor | None = None
+    drift: Tensor | None = None
+
+    @property
+    def ends(self) -> Ends:
+        """Both bounds."""
+        return self.lower, self.upper
+
+    def tightened(self, lower: Tensor, upper: Tensor) -> "Box":
+        """The better of these bounds and others."""
+        first, last = torch.fmax(self.lower, lower), torch.fmin(self.upper, upper)
+        return replace(self, lower=first, upper=last)
+
+
+@dataclass(frozen=True, eq=False)
+class Below:
+    """Lower bounds on rows · output, (batch, rows).
+
+    Args:
+        exact: in exact arithmetic on the network's weights.
+        floats: in the network's own floats, by any order of summation.
+    """
+
+    exact: Tensor
+    floats: Tensor
+
+    def maximum(self, other: "Below") -> "Below":
+        """The better of two bounds."""
+        return Below(torch.fmax(self.exact, other.exact), torch.fmax(self.floats, other.floats))
 
 
 # --- Balls ---------------------------------------------------------------------------------
@@ -36,26 +100,34 @@ class Ball:
         radius: not negative.
         norm: that the radius is measured in.
         pixels: smallest and largest value of an entry; None if there is no limit.
+        is_exact: whether the network is looked at in exact arithmetic only, without its rounding.
     """
 
     centres: Tensor
     radius: float
     norm: Norm
     pixels: tuple[float, float] | None = None
+    is_exact: bool = False
 
-    def box(self) -> tuple[Tensor, Tensor]:
+    def box(self) -> Box:
         """The smallest and the largest value of every entry: no norm here is below that."""
-        lower, upper = self.centres - self.radius, self.centres + self.radius
-        if self.pixels is None:
-            return lower, upper
-        return lower.clamp(min=self.pixels[0]), upper.clamp(max=self.pixels[1])
+        lower, upper = outwards(self.centres - self.radius, self.centres + self.radius)
+        if self.pixels is not None:
+            lower, upper = lower.clamp(min=self.pixels[0]), upper.clamp(max=self.pixels[1])
+        count = 2 * self.centres[0].numel() + 64
+        slack = 4 * FLOAT64.gamma(count) * (self.centres.abs() + self.radius) + FLOAT64.smallest
+        return Box(lower, upper, slack, drift=torch.zeros_like(lower))
 
     def smallest(self, weights: Tensor) -> Tensor:
-        """A lower bound on weights · input, for weights (batch, rows, …): (batch, rows)."""
-        in_box = smallest_product(weights, self.box())
+        """The least of weights · input, for weights (batch, rows, …): (batch, rows).
+
+        Up to rounding, which the slack of its box counts.
+        """
+        in_box = smallest_product(weights, self.box().ends)
         if isinstance(self.norm, Linf):
             return in_box
         reach = self.radius * self.norm.dual_lengths(weights, axes=self.centres.ndim - 1)
+        reach = reach * above(1.0, self.centres[0].numel() + 8)
         return torch.maximum(in_box, products(weights, self.centres) - reach)
 
 
@@ -80,21 +152,72 @@ def interval_step(node: Node, transfer: TransferFunction, inputs: list[Box]) -> 
     Raises:
         UnsupportedModuleError: if only its slope is known.
     """
-    lower, upper = ([box[side] for box in inputs] for side in range(2))
+    lower, upper = _exact_ends(node, transfer, inputs)
+    slack, rounding = _errors(node, transfer, inputs, (lower, upper))
+    drift = None
+    if isinstance(transfer.form, Affine) and all(box.drift is not None for box in inputs):
+        drift = transfer.form.spread(*(box.drift for box in inputs)) * (1 + 2**-30)
+        drift = drift if rounding is None else drift + rounding
+    if slack is None or transfer.is_move:
+        return Box(lower, upper, slack, rounding, drift)
+    # What is computed here once is computed on the way back, too: the same bound holds.
+    error = slack if rounding is None else slack + rounding
+    return Box(*outwards(lower - error, upper + error), slack, rounding, drift)
+
+
+def _exact_ends(node: Node, transfer: TransferFunction, inputs: list[Box]) -> Ends:
+    """The range of an operation in exact arithmetic, up to the slack."""
+    ends = [box.ends for box in inputs]
     match transfer.form:
-        case Affine(spread):
-            middles = [(low + high) / 2 for low, high in inputs]
-            radii = [(high - low) / 2 for low, high in inputs]
-            middle, radius = node.run(*middles), spread(*radii)
-            return middle - radius, middle + radius
-        case ConvexCurve(lowest):
-            ends = node.run(lower[0]), node.run(upper[0])
-            nearest = torch.full_like(lower[0], lowest).clamp(lower[0], upper[0])
-            return node.run(nearest), torch.maximum(*ends)
+        case Affine(spread) if not transfer.is_move:
+            at, radius = node.run(*map(middle, ends)), spread(*map(half_width, ends))
+            return at - radius, at + radius
+        case Smooth(box):
+            return box(ends)
         case Unshaped():
             raise node.refusal("intervals do not go through it; use the method Lipschitz")
-        case _:
-            return node.run(*lower), node.run(*upper)
+    first, last = (node.run(*(pair[side] for pair in ends)) for side in range(2))
+    lowest = _lowest(transfer)
+    if lowest == -math.inf:
+        return first, last
+    nearest = torch.full_like(first, lowest).clamp(*ends[0])
+    return node.run(nearest), torch.maximum(first, last)
+
+
+def _lowest(transfer: TransferFunction) -> float:
+    """Where a curve turns from falling to rising; -inf if it never falls."""
+    match transfer.form:
+        case ConvexCurve(lowest) | Increasing(lowest):
+            return lowest
+    return -math.inf
+
+
+def _errors(
+    node: Node, transfer: TransferFunction, inputs: list[Box], ends: Ends
+) -> tuple[Tensor | None, Tensor | None]:
+    """What float64 may lose here, and what the network's own floats may."""
+    if transfer.is_move and not transfer.has_constants:
+        return None, None
+    known = [box.ends for box in inputs]
+    sizes = [largest_size(box) for box in known]
+    results = largest_size(ends)
+    magnitude = reach = results
+    form, rounding = transfer.form, transfer.rounding
+    if rounding is not None:
+        if rounding.of_box is None:
+            magnitude = rounding.magnitude(*sizes)
+        else:
+            magnitude = rounding.of_box(known, results)
+    if isinstance(form, Smooth):
+        reach = form.reach(known)
+    elif isinstance(form, ConvexCurve):
+        reach = 2 * sizes[0]
+    terms = sum(math.prod(sample_shape(value)) for value in (*node.inputs, node.output))
+    slack = 4 * FLOAT64.gamma(2 * terms + 64) * (magnitude + reach + results)
+    slack = slack + FLOAT64.absolute(terms)
+    if rounding is None:
+        return slack, None
+    return slack, rounding.error(own_arithmetic(node), magnitude, results + slack)
 
 
 def propagate_intervals(
@@ -103,10 +226,10 @@ def propagate_intervals(
     ball: Ball,
     spreads: Mapping[Value, Tensor],
 ) -> dict[Value, Box]:
-    """Bounds on every value, for every input of a ball.
+    """Bounds on every value, as the network computes it, for every input of a ball.
 
     Args:
-        graph: of the model.
+        graph: of the model, in float64.
         transfers: of its operations.
         ball: around the samples.
         spreads: from `unit_spreads`, or none.
@@ -134,12 +257,28 @@ def next_box(
 ) -> Box:
     """Bounds on a graph's output, from bounds on what goes into its last operation."""
     last = graph.nodes[-1]
-    lower, upper = interval_step(last, transfer, [boxes[value] for value in last.inputs])
+    transfer = replace(transfer, rounding=None) if ball.is_exact else transfer
+    box = interval_step(last, transfer, [boxes[value] for value in last.inputs])
     if graph.output in spreads:
-        middle, radius = graph.run(ball.centres), ball.radius * spreads[graph.output]
-        lower, upper = torch.maximum(lower, middle - radius), torch.minimum(upper, middle + radius)
-    # Rounding may let two bounds on a fixed number cross.
-    return torch.minimum(lower, upper), torch.maximum(lower, upper)
+        assert box.drift is not None  # only affine operations come before
+        at, radius = graph.run(ball.centres), above(ball.radius) * spreads[graph.output]
+        terms = sum(math.prod(sample_shape(node.output)) for node in graph.nodes)
+        # The middle is computed by the same operations in float64 as in the network's floats.
+        own = min(own_arithmetic(node).unit for node in graph.nodes)
+        slack = box.drift * (1 + FLOAT64.unit / own) * (1 + 2**-30)
+        slack = slack + 4 * FLOAT64.gamma(8) * (at.abs() + radius) + FLOAT64.absolute(terms)
+        box = box.tightened(at - radius - slack, at + radius + slack)
+    return box
+
+
+def rounding_share(boxes: Mapping[Value, Box]) -> Tensor:
+    """How much of the boxes' widths is rounding of the network, at most, (batch,)."""
+    shares = [torch.zeros(len(next(iter(boxes.values())).lower), dtype=torch.float64)]
+    for box in boxes.values():
+        if box.rounding is not None:
+            widths = half_width(box.ends).flatten(1).sum(dim=1).clamp(min=FLOAT64.smallest)
+            shares.append(box.rounding.expand_as(box.lower).flatten(1).sum(dim=1) / widths)
+    return torch.stack(shares).nan_to_num(nan=0.0).amax(dim=0)
 
 
 def unit_spreads(graph: Graph, transfers: Transfers, norm: Norm) -> dict[Value, Tensor]:
@@ -160,11 +299,15 @@ def unit_spreads(graph: Graph, transfers: Transfers, norm: Norm) -> dict[Value, 
         if isinstance(transfer.form, Affine) and plain.issuperset(node.inputs):
             plain.add(node.output)
             if node.output in wanted:
-                spreads[node.output] = _unit_spread(graph.until(count), norm)
+                part = graph.until(count).needed()
+                needed = {made.output for made in part.nodes}
+                rules = zip(graph.nodes, transfers, strict=True)
+                chosen = tuple(rule for made, rule in rules if made.output in needed)
+                spreads[node.output] = _unit_spread(part, chosen, norm)
     return spreads
 
 
-def _unit_spread(graph: Graph, norm: Norm) -> Tensor:
+def _unit_spread(graph: Graph, transfers: Transfers, norm: Norm) -> Tensor:
     lengths = []
     axes = len(sample_shape(graph.input))
     every = torch.arange(math.prod(sample_shape(graph.output)))
@@ -173,7 +316,17 @@ def _unit_spread(graph: Graph, norm: Norm) -> Tensor:
         pull_back = torch.func.vjp(graph.run, zeros)[1]
         (weights,) = torch.func.vmap(pull_back, in_dims=1, out_dims=1)(rows)
         lengths.append(norm.dual_lengths(weights[0], axes=axes))
-    return torch.cat(lengths).reshape(sample_shape(graph.output))
+    spread = torch.cat(lengths).reshape(sample_shape(graph.output))
+    # Rounding is a share of what the weights would be if none of them cancelled.
+    sizes = {graph.input: torch.ones(1, *sample_shape(graph.input), dtype=torch.float64)}
+    terms = math.prod(sample_shape(graph.input))
+    for node, transfer in zip(graph.nodes, transfers, strict=True):
+        assert isinstance(transfer.form, Affine)
+        if all(value in sizes for value in node.inputs):
+            sizes[node.output] = transfer.form.spread(*(sizes[value] for value in node.inputs))
+        terms += math.prod(sample_shape(node.output))
+    slack = 4 * FLOAT64.gamma(terms + 64) * (sizes[graph.output][0] + spread)
+    return spread + slack + FLOAT64.absolute(terms)
 
 
 def unit_rows(graph: Graph, chosen: Tensor, *, count: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -207,7 +360,7 @@ def lower_bounds(
     rows: Tensor,
     *,
     through_curves: bool = True,
-) -> Tensor:
+) -> Below:
     """A lower bound on rows · output, for every input of a ball.
 
     Args:
@@ -222,48 +375,74 @@ def lower_bounds(
     Returns:
         (batch, rows).
 
-    Raises:
-        UnsupportedModuleError: if weights are to go through what is neither affine nor convex.
-
     Reference:
         Zhang et al. (2018), arXiv:1811.00866 (CROWN).
     """
     weights: dict[Value, Tensor] = {graph.output: rows}
-    constant = rows.new_zeros(rows.shape[:2])
+    total = Below(*(rows.new_zeros(rows.shape[:2]) for _ in range(2)))
     for node, transfer in zip(reversed(graph.nodes), reversed(transfers), strict=True):
         if node.output not in weights:
             continue
-        given = weights.pop(node.output)
+        given, box = weights.pop(node.output), boxes[node.output]
         if not (through_curves or isinstance(transfer.form, Affine)):
-            constant = constant + smallest_product(given, boxes[node.output])
+            total = _plus(total, smallest_product(given, box.ends), given, box, is_met=True)
             continue
         known = [boxes[value] for value in node.inputs]
-        added, passed = _through(node, transfer, given, known)
-        constant = constant + added
+        added, passed = _through(node, transfer, given, known, box)
+        total = _plus(total, added, given, box)
         for value, weight in zip(node.inputs, passed, strict=True):
             weights[value] = weights[value] + weight if value in weights else weight
     if graph.input not in weights:
-        return constant
-    return constant + ball.smallest(weights[graph.input])
+        return total
+    given = weights[graph.input]
+    return _plus(total, ball.smallest(given), given, boxes[graph.input])
+
+
+def _plus(total: Below, added: Tensor, weights: Tensor, box: Box, *, is_met: bool = False) -> Below:
+    """Add what weights on a value are worth, less what rounding may have added to it.
+
+    Args:
+        total: so far.
+        added: of this value.
+        weights: on the value.
+        box: of the value.
+        is_met: whether the weights ended at the box, which holds the rounding already.
+    """
+    exact, floats = total.exact + added, total.floats + added
+    if box.slack is None and box.rounding is None:
+        return Below(exact, floats)
+    size = weights.abs()
+    if box.slack is not None:
+        lost = products(size, box.slack) * (1 + 2**-30)
+        exact, floats = exact - lost, floats - lost
+    if box.rounding is not None and not is_met:
+        floats = floats - products(size, box.rounding) * (1 + 2**-30)
+    return Below(exact, floats)
 
 
 def _through(
-    node: Node, transfer: TransferFunction, weights: Tensor, known: list[Box]
+    node: Node, transfer: TransferFunction, weights: Tensor, known: list[Box], box: Box
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """A constant, and weights on the inputs, that together are below weights · output."""
-    match transfer.form:
-        case Affine():
-            zeros = [weights.new_zeros(len(weights), *sample_shape(v)) for v in node.inputs]
-            outputs, passed = _pulled_back(node, zeros, weights)
-            return products(weights, outputs), passed
-        case ConvexCurve():
-            return _through_curve(node, weights, known[0])
-        case Largest():
-            return _through_largest(node, weights, known)
-        case _:
-            raise node.refusal(
-                "linear bounds go through convex functions only; use Intervals or Lipschitz"
-            )
+    form = transfer.form
+    if isinstance(form, Affine):
+        zeros = [weights.new_zeros(len(weights), *sample_shape(v)) for v in node.inputs]
+        outputs, passed = _pulled_back(node, zeros, weights)
+        added = products(weights, outputs)
+    elif isinstance(form, ConvexCurve):
+        added, passed = _through_curve(node, weights, known[0].ends, form.steepest)
+    elif isinstance(form, Largest):
+        added, passed = _through_largest(node, weights, known)
+    elif isinstance(form, Smooth):
+        added, passed = _through_tangent(node, form, weights, known, box)
+    else:
+        # The weights meet the bounds on the output, and go no further.
+        added = smallest_product(weights, box.ends)
+        passed = tuple(
+            weights.new_zeros(len(box.lower), weights.shape[1], *sample_shape(value))
+            for value in node.inputs
+        )
+    return added, passed
 
 
 def _pulled_back(
@@ -275,31 +454,60 @@ def _pulled_back(
     return outputs, passed
 
 
-def _through_curve(node: Node, weights: Tensor, box: Box) -> tuple[Tensor, tuple[Tensor, ...]]:
-    lower, upper = box
-    middle = (lower + upper) / 2
-    outputs, pull_back = torch.func.vjp(node.run, middle)[:2]
+def _through_curve(
+    node: Node, weights: Tensor, ends: Ends, steepest: float
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    lower, upper = ends
+    at = middle(ends)
+    outputs, pull_back = torch.func.vjp(node.run, at)[:2]
     (slope,) = pull_back(torch.ones_like(outputs))
     low, high = node.run(lower), node.run(upper)
     width = upper - lower
     chord = torch.where(width > 0, (high - low) / width.clamp(min=1e-300), slope)
-    # Through the higher of both ends, as a quotient of tiny numbers may be off.
-    above = torch.maximum(low - chord * lower, high - chord * upper)
+    # A line of any slope through the higher of both ends is above a convex curve.
+    chord = chord.clamp(-steepest, steepest)
+    above_both = torch.maximum(low - chord * lower, high - chord * upper)
     passed = weights * torch.where(weights > 0, slope[:, None], chord[:, None])
-    return smallest_product(weights, (outputs - slope * middle, above)), (passed,)
+    return smallest_product(weights, (outputs - slope * at, above_both)), (passed,)
+
+
+def _through_tangent(
+    node: Node, form: Smooth, weights: Tensor, known: list[Box], box: Box
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Along the tangent in the middle where its remainder is smaller than half of the range."""
+    ends = [each.ends for each in known]
+    points = list(map(middle, ends))
+    weights = weights.expand(len(points[0]), *weights.shape[1:])
+    half = half_width(box.ends)
+    remainder = half if form.remainder is None else form.remainder(ends)
+    is_along = (remainder < half)[:, None]
+    if not bool(is_along.any()):
+        passed = tuple(torch.zeros_like(point)[:, None] for point in points)
+        passed = tuple(p.expand(-1, weights.shape[1], *p.shape[2:]) for p in passed)
+        return smallest_product(weights, box.ends), passed
+    points = [torch.nan_to_num(point, posinf=0.0, neginf=0.0) for point in points]
+    along = torch.where(is_along, weights, 0.0)
+    outputs, passed = _pulled_back(node, points, along)
+    remainder = torch.where(is_along[:, 0], remainder, 0.0)
+    outputs = torch.where(is_along[:, 0], outputs, 0.0)
+    added = products(along, outputs) - products(along.abs(), remainder)
+    for point, weight in zip(points, passed, strict=True):
+        added = added - products(weight, point)
+    others = tuple(torch.where(is_along[:, 0], 0.0, bound) for bound in box.ends)
+    return added + smallest_product(weights, (others[0], others[1])), passed
 
 
 def _through_largest(
     node: Node, weights: Tensor, known: list[Box]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Positive weights go along the tangent in the middle, negative ones meet the upper bounds."""
-    middles = [(low + high) / 2 for low, high in known]
+    middles = [middle(box.ends) for box in known]
     weights = weights.expand(len(middles[0]), *weights.shape[1:])
     outputs, passed = _pulled_back(node, middles, weights.clamp(min=0))
-    highest = node.run(*(high for _, high in known))
+    highest = node.run(*(box.upper for box in known))
     added = smallest_product(weights, (outputs, highest))
-    for middle, weight in zip(middles, passed, strict=True):
-        added = added - products(weight, middle)
+    for at, weight in zip(middles, passed, strict=True):
+        added = added - products(weight, at)
     return added, passed
 
 
@@ -311,6 +519,8 @@ def propagate_linear_bounds(
 ) -> dict[Value, Box]:
     """Bounds on every value; on what goes into curves the better of both propagations.
 
+    What a backward pass says of a value holds for the network's own floats, like the intervals.
+
     Args:
         graph: of the model.
         transfers: of its operations.
@@ -321,23 +531,23 @@ def propagate_linear_bounds(
         UnsupportedModuleError: if an operation is neither affine nor convex.
     """
     boxes = {graph.input: ball.box()}
-    into_curves, into_largest = (
+    into_curves, into_others = (
         {
             value
             for node, transfer in zip(graph.nodes, transfers, strict=True)
-            if isinstance(transfer.form, form)
+            if isinstance(transfer.form, forms)
             for value in node.inputs
         }
-        for form in (ConvexCurve, Largest)
+        for forms in ((ConvexCurve,), (Largest, Smooth))
     )
     for count, (node, transfer) in enumerate(zip(graph.nodes, transfers, strict=True), 1):
         part = graph.until(count)
-        lower, upper = next_box(part, transfer, ball, spreads, boxes)
+        box = next_box(part, transfer, ball, spreads, boxes)
         # Where both bounds are on one side of zero, curves are straight, and no better are needed.
-        is_wanted = (lower < 0) & (upper > 0) & (node.output in into_curves)
-        is_wanted |= node.output in into_largest
+        is_wanted = (box.lower < 0) & (box.upper > 0) & (node.output in into_curves)
+        is_wanted |= node.output in into_others
         chosen = is_wanted.any(dim=0).flatten().nonzero().flatten()
-        boxes[node.output] = lower, upper
+        boxes[node.output] = box
         if isinstance(transfer.form, Affine) and len(chosen):
             boxes[node.output] = _tighter(part, transfers[:count], ball, boxes, chosen)
     return boxes
@@ -351,14 +561,10 @@ def _tighter(
     chosen: Tensor,
 ) -> Box:
     """Better bounds on some entries of a graph's output."""
-    lower, upper = (bound.flatten(1).clone() for bound in boxes[graph.output])
-    batch = len(ball.centres)
-    for some, rows in unit_rows(graph, chosen, count=batch):
-        above = -lower_bounds(graph, transfers, ball, boxes, -rows)
-        below = lower_bounds(graph, transfers, ball, boxes, rows)
-        lower[:, some] = torch.maximum(lower[:, some], below)
-        upper[:, some] = torch.minimum(upper[:, some], above)
-    # Rounding may let two bounds on a fixed number cross.
-    lower, upper = torch.minimum(lower, upper), torch.maximum(lower, upper)
-    shape = (batch, *sample_shape(graph.output))
-    return lower.reshape(shape), upper.reshape(shape)
+    box = boxes[graph.output]
+    lower, upper = (torch.full_like(bound, -math.inf).flatten(1) for bound in box.ends)
+    for some, rows in unit_rows(graph, chosen, count=len(ball.centres)):
+        upper[:, some] = lower_bounds(graph, transfers, ball, boxes, -rows).floats
+        lower[:, some] = lower_bounds(graph, transfers, ball, boxes, rows).floats
+    shape = (len(ball.centres), *sample_shape(graph.output))
+    return box.tightened(lower.reshape(shape), -upper.reshape(shape))

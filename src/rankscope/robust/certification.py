@@ -1,6 +1,9 @@
 """Accuracy that is proved, beside the accuracy that an attack leaves: the truth is between them.
 
 certify(model, inputs, labels, [36 / 255, 72 / 255]).to_dict()
+
+What is called certified holds for the model as it runs, in its own floats; what holds only for
+exact arithmetic on its weights is a number of its own.
 """
 
 from collections.abc import Sequence
@@ -18,10 +21,12 @@ from rankscope.modes import inference
 from rankscope.progress import Report, ignore
 from rankscope.robust.attacks import Attack, AutoProjectedDescent, Threat, require_pixels
 from rankscope.robust.attacks import attack as carry_out
+from rankscope.robust.edge import walk_edge
 from rankscope.robust.lipschitz import require_finite
 from rankscope.robust.margins import require_labels
 from rankscope.robust.methods import Lipschitz, Method, Samples
 from rankscope.robust.norms import L2, Norm
+from rankscope.robust.rounding import own_floats
 
 _BATCH_SIZE = 256
 _INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")
@@ -35,13 +40,15 @@ class CertifiedRadius:
 
     Args:
         radius: of perturbations.
-        certified: share of samples that are right and proved to stay so.
-        attacked: share that is right after the attack.
+        certified: share of samples that are right and proved to stay so in the model's own floats.
+        attacked: share that is right after the attack, which ends at the very edge of the ball.
+        certified_exact_arithmetic: share that would be proved if the model computed exactly.
     """
 
     radius: float
     certified: float
     attacked: float
+    certified_exact_arithmetic: float
 
 
 @dataclass(frozen=True)
@@ -131,18 +138,18 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
     threats = [Threat(radius, norm, pixels) for radius in ordered]
     require_pixels(inputs, pixels)
     require_finite(model)
-    samples = _run(model, inputs, labels)
-    proof = method.prove(model, samples, threats, report)
+    with own_floats():
+        samples = _run(model, inputs, labels)
+        proof = method.prove(model, samples, threats, report)
+        is_broken = _attacked(model, samples, threats, attack, report)
     is_right = samples.outputs.argmax(dim=1) == labels
+    exactly = proof.holds if proof.holds_exactly is None else proof.holds_exactly | proof.holds
     # What holds at a radius holds at all before it: the largest first, and back again.
-    holds = (proof.holds & is_right).flip(0).cummax(dim=0).values.flip(0)
-    broken = [
-        carry_out(model, inputs, labels, threat, by=attack, report=report).is_broken
-        for threat in threats
-    ]
-    is_broken = torch.stack(broken).cummax(dim=0).values
+    holds, holds_exactly = (
+        (kept & is_right).flip(0).cummax(dim=0).values.flip(0) for kept in (proof.holds, exactly)
+    )
     _require_consistent(holds, is_broken, ordered, model=type(model).__name__)
-    shares = zip(ordered, _shares(holds), _shares(~is_broken), strict=True)
+    shares = zip(ordered, _shares(holds), _shares(~is_broken), _shares(holds_exactly), strict=True)
     return Certification(
         float(is_right.double().mean()),
         tuple(CertifiedRadius(*row) for row in shares),
@@ -153,6 +160,29 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
         proof.lipschitz,
         proof.assumptions,
     )
+
+
+def _attacked(
+    model: nn.Module,
+    samples: Samples,
+    threats: Sequence[Threat],
+    attack: Attack,
+    report: Report,
+) -> Tensor:
+    """Whether samples are broken at each radius, (threats, samples); what is lost stays lost."""
+    broken = [
+        carry_out(
+            model,
+            samples.inputs,
+            samples.labels,
+            threat,
+            by=attack,
+            last=walk_edge,
+            report=report,
+        )
+        for threat in threats
+    ]
+    return torch.stack([each.is_broken for each in broken]).cummax(dim=0).values
 
 
 def _shares(rows: Tensor) -> list[float]:

@@ -2,10 +2,14 @@
 
 The trace says what happens to a batch. Certificates speak about one sample, so that here the first
 axis of every value is that of the samples and nothing mixes them; weights that are computed from
-parameters are computed once; layers whose parts say less than the whole are one operation.
+parameters are computed once, in the model's own floats; layers whose parts say less than the whole
+are one operation. A model that fixes the length of a batch, or moves the samples to another axis,
+is traced with one sample, and its operations are mapped over samples. Attention is taken apart into
+scores, weights and sums.
 """
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from rankscope.errors import SizeError, UnsupportedModuleError
 from rankscope.reading.exporting import Shape
-from rankscope.reading.trace import Operation, Trace, Value, is_random, trace
+from rankscope.reading.trace import Operation, Trace, Value, trace
+from rankscope.robust.fixed_values import FixedValues, fill_arguments, run_all, run_one
 from rankscope.robust.norm_preserving import NormalizedLinear, OrthogonalLinear
 from rankscope.robust.operator_norms import ORTHOGONAL
 
@@ -95,6 +99,15 @@ class Graph:
         """The first operations only, up to the output of the last of them."""
         return Graph(self.input, self.nodes[:count], self.nodes[count - 1].output)
 
+    def needed(self) -> "Graph":
+        """Only the operations that the output depends on."""
+        wanted, kept = {self.output}, []
+        for node in reversed(self.nodes):
+            if node.output in wanted:
+                kept.append(node)
+                wanted.update(node.inputs)
+        return Graph(self.input, tuple(reversed(kept)), self.output)
+
 
 def sample_shape(value: Value) -> Shape:
     """The shape of one sample of a value."""
@@ -108,7 +121,8 @@ class Reading:
         model: takes one batch and gives one batch; it is not changed.
         input_shape: of one sample.
         wholes: whether a module is one operation.
-        dtype: of the inputs; None for that of the model's parameters.
+        precise: whether operations run in float64, on weights as the model's own floats made them;
+            values keep the dtype that they have in the model.
         reader: who reads, as a user calls it.
 
     Raises:
@@ -123,26 +137,44 @@ class Reading:
         input_shape: Shape,
         *,
         wholes: Callable[[nn.Module], bool],
-        dtype: torch.dtype | None,
+        precise: bool = False,
         reader: str,
     ) -> None:
         self._reader, self._name = reader, type(model).__name__
         self._model = _with_fixed_kernels(model)
+        self._wholes, self._precise = wholes, precise
         like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
         generator = torch.Generator().manual_seed(0)
         self._batches = [
-            torch.rand(size, *input_shape, generator=generator).to(like).to(dtype or like.dtype)
+            torch.rand(size, *input_shape, generator=generator).to(like)
             for size in (_BATCH, _OTHER_BATCH)
         ]
+        self._read(_BATCH)
+
+    def _read(self, length: int) -> None:
+        """Trace the model on a batch; a length of 1 is fixed, and operations are mapped."""
+        inputs = self._batches[0][:length]
         try:
-            whole = trace(self._model, self._batches[0])
+            whole = trace(self._model, inputs)
         except SizeError as error:
             raise SizeError(
-                f"{self._name} cannot be run on inputs of shape {input_shape}: "
+                f"{self._name} cannot be run on inputs of shape {tuple(inputs.shape[1:])}: "
                 f"{str(error).rpartition(': ')[2]}"
             ) from error
-        self._trace = whole.constants_folded()
-        self.nodes = tuple(_Nodes(self._trace, self._model, wholes, reader))
+        self._trace, self._is_mapped = whole.constants_folded(), length == 1
+        self.nodes = self._make_nodes(precise=False)
+
+    def _make_nodes(self, *, precise: bool) -> tuple[Node, ...]:
+        made = _Nodes(
+            self._trace,
+            self._model,
+            self._wholes,
+            self._reader,
+            precise=precise,
+            is_mapped=self._is_mapped,
+        )
+        nodes = expanded_attention(tuple(made))
+        return mapped_over_samples(nodes) if self._is_mapped else nodes
 
     def graph(self) -> Graph:
         """The graph, if it computes for each sample alone what the model computes.
@@ -151,6 +183,19 @@ class Reading:
             UnsupportedModuleError: if there is not one output that depends on the input, or
                 samples are not along the first axis everywhere, or they are taken together.
         """
+        self._output()
+        try:
+            return self._checked_graph()
+        except UnsupportedModuleError:
+            # The length of the batch may be written into a shape, or samples stand along another
+            # axis for a while: with one sample at a time neither is seen.
+            if self._is_mapped:
+                raise
+        self._read(1)
+        return self._checked_graph()
+
+    def _output(self) -> Value:
+        """The one tensor that comes out."""
         (start,), outputs = self._trace.inputs, self._trace.outputs
         made = {start, *(node.output for node in self.nodes)}
         same = _copies(self._trace)
@@ -160,11 +205,22 @@ class Reading:
                 f"{self._reader}: {self._name} must give one tensor that depends on its input, got "
                 f"{len(outputs)} tensors, of which {len(made.intersection(outputs))} depend on it."
             )
-        for node in self.nodes:
+        return output
+
+    def _checked_graph(self) -> Graph:
+        (start,) = self._trace.inputs
+        outputs = self._trace.outputs
+        if self._is_mapped and outputs[0].shape[:1] != (1,):
+            raise UnsupportedModuleError(
+                f"{self._reader}: {self._name} makes a tensor of shape {outputs[0].shape} out of "
+                "a batch of 1; wanted one row for each sample."
+            )
+        output = self._output()
+        for node in () if self._is_mapped else self.nodes:
             _require_samples_first(node, start)
-        graph = Graph(start, self.nodes, output)
-        self._require_equal(graph)
-        return graph
+        self._require_equal(Graph(start, self.nodes, output))
+        nodes = self._make_nodes(precise=True) if self._precise else self.nodes
+        return Graph(start, nodes, output)
 
     def _require_equal(self, graph: Graph) -> None:
         """Run the graph on other inputs, and the model on each of them alone."""
@@ -173,15 +229,19 @@ class Reading:
             with torch.no_grad():
                 made = graph.run(inputs)
                 expected = torch.cat([self._model(sample[None]) for sample in inputs])
+                together = self._model(inputs) if self._is_mapped else made
         except (RuntimeError, IndexError, ValueError) as error:
             raise UnsupportedModuleError(
-                f"{self._reader}: {self._name} writes the number of samples into its shapes: read "
-                f"with {_BATCH}, it cannot be run with {_OTHER_BATCH} or 1 ({error})."
+                f"{self._reader}: {self._name} was read with {len(self._batches[0])} samples or 1, "
+                f"and cannot be run with {_OTHER_BATCH} ({error})."
             ) from error
         # Rounding differs with the size of a batch, and networks amplify it.
         tolerance = torch.finfo(expected.dtype).eps ** 0.5
-        is_same = made.shape == expected.shape and torch.allclose(
-            made, expected, rtol=tolerance, atol=tolerance * float(expected.abs().max())
+        slack = tolerance * float(expected.abs().max())
+        is_same = all(
+            found.shape == expected.shape
+            and torch.allclose(found, expected, rtol=tolerance, atol=slack)
+            for found in (made, together)
         )
         if not is_same:
             raise UnsupportedModuleError(
@@ -208,6 +268,24 @@ def _same(kernel: Tensor) -> Tensor:
     return kernel
 
 
+def with_kernel(module: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A copy of a layer that builds its kernel, with one made of that kernel in its place."""
+    clone = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
+    assert isinstance(module, _BUILT)
+    with torch.no_grad():
+        kernel = change(module.weight())
+    setattr(clone, "weight", partial(_same, kernel))  # noqa: B010 - it was a method
+    return clone
+
+
+def _in_float64(module: nn.Module) -> nn.Module:
+    """A module taken whole that computes in float64, with the weights of its own floats."""
+    clone = (
+        with_kernel(module, Tensor.double) if isinstance(module, _BUILT) else copy.deepcopy(module)
+    )
+    return clone.double().eval().requires_grad_(requires_grad=False)
+
+
 def _require_samples_first(node: Node, start: Value) -> None:
     sizes = node.output.sizes
     # Where torch has fixed the length of the batch, such as for `len(inputs)`, it is a number.
@@ -228,10 +306,19 @@ class _Nodes:
     """Makes nodes of the operations that depend on the model's input."""
 
     def __init__(
-        self, read: Trace, model: nn.Module, wholes: Callable[[nn.Module], bool], reader: str
+        self,
+        read: Trace,
+        model: nn.Module,
+        wholes: Callable[[nn.Module], bool],
+        reader: str,
+        *,
+        precise: bool,
+        is_mapped: bool,
     ) -> None:
         self._read, self._model, self._wholes, self._reader = read, model, wholes, reader
-        self._fixed, self._same = _FixedValues(read), _copies(read)
+        self._precise = precise
+        self._fixed = FixedValues(read, precise=precise, is_mapped=is_mapped)
+        self._same = _copies(read)
         self._uses = Counter(
             self._same.get(value, value)
             for values in (*(op.inputs for op in read.operations), read.outputs)
@@ -285,6 +372,8 @@ class _Nodes:
                 "in and one tensor out",
             )
         kind = type(module).__name__
+        if self._precise:
+            module = _in_float64(module)
         return Node(path, kind, inputs, last.output, {}, module, module, last, self._reader)
 
     def _run_of(self, call: str, depending: Sequence[Operation], at: int) -> list[Operation]:
@@ -305,13 +394,13 @@ class _Nodes:
 
     def _curve(self, kind: str, group: Sequence[Operation]) -> Node:
         last, (start,) = group[-1], self._inputs(group)
-        run = partial(_run_all, group, self._fixed, self._same)
+        run = partial(run_all, group, self._fixed, self._same)
         name = f"{last.path}.{kind}".lstrip(".")
         return Node(name, kind, (start,), last.output, {}, None, run, last, self._reader)
 
     def _plain(self, operation: Operation) -> Iterator[Node]:
         inputs = tuple(self._same.get(v, v) for v in operation.inputs if v not in self._fixed)
-        arguments = _fill_arguments(operation, self._same, self._fixed)
+        arguments = fill_arguments(operation, self._same, self._fixed)
         for number, output in enumerate(operation.outputs):
             if self._uses[output]:
                 yield Node(
@@ -321,7 +410,7 @@ class _Nodes:
                     output,
                     arguments,
                     None,
-                    partial(_run, operation, self._fixed, number),
+                    partial(run_one, operation, self._fixed, number),
                     operation,
                     self._reader,
                 )
@@ -386,96 +475,114 @@ def _module(model: nn.Module, call: str) -> nn.Module:
     return model.get_submodule(call.partition("@")[0])
 
 
-def _fill_arguments(
-    operation: Operation, same: Mapping[Value, Value], fixed: "_FixedValues"
-) -> Any:
-    """Arguments with tensors and numbers in the place of fixed values, for one sample."""
-
-    def fill(part: Any) -> Any:
-        if isinstance(part, Value):
-            return fixed(1)[part] if part in fixed else same.get(part, part)
-        return [fill(each) for each in part] if isinstance(part, (list, tuple)) else part
-
-    return MappingProxyType({name: fill(part) for name, part in operation.arguments.items()})
+# --- One sample at a time ---------------------------------------------------------------------
 
 
-def _run(operation: Operation, fixed: "_FixedValues", number: int, *inputs: Tensor) -> Tensor:
-    """An operation on batches of any length, one tensor for each value that is not fixed."""
-    known, given = fixed(len(inputs[0])), iter(inputs)
+def mapped_over_samples(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Operations on a batch of one sample as operations on every sample of a batch.
 
-    def fill(part: Any) -> Any:
-        if isinstance(part, Value):
-            return known[part] if part in fixed else next(given)
-        return [fill(each) for each in part] if isinstance(part, (list, tuple)) else part
+    An axis for the samples comes before all others; the first one of a value, of length 1, is left
+    out where there is one.
+    """
+    renamed: dict[Value, Value] = {}
 
-    arguments = {name: fill(part) for name, part in operation.arguments.items()}
-    match operation.kind:
-        case "view":
-            # Not every tensor that comes here lies in memory as it did when it was traced, and the
-            # length of the batch may have been fixed.
-            given_shape = (len(inputs[0]), *sample_shape(operation.output))
-            return torch.reshape(inputs[0], given_shape)
-        case "batch_norm":
-            # The exported operation has no rule for batches of gradients.
-            return functional.batch_norm(
-                arguments["input"],
-                arguments["running_mean"],
-                arguments["running_var"],
-                arguments["weight"],
-                arguments["bias"],
-                eps=arguments["eps"],
-            )
-    result = operation.target(**arguments)
-    outputs: Tensor = result if isinstance(result, Tensor) else result[number]
-    return outputs
+    def renaming(value: Value) -> Value:
+        if value.shape[:1] == (1,):
+            return value
+        if value not in renamed:
+            shape, sizes = (1, *value.shape), (1, *value.sizes)
+            renamed[value] = replace(value, shape=shape, sizes=sizes)
+        return renamed[value]
+
+    return tuple(
+        replace(
+            node,
+            inputs=tuple(map(renaming, node.inputs)),
+            output=renaming(node.output),
+            function=partial(_one_by_one, node),
+        )
+        for node in nodes
+    )
 
 
-def _run_all(
-    group: Sequence[Operation],
-    fixed: "_FixedValues",
-    same: Mapping[Value, Value],
-    start: Tensor,
-) -> Tensor:
-    """Operations one after the other, from one tensor to what the last of them makes."""
-    known: dict[Value, Tensor] = {}
-    for operation in group:
-        values = (same.get(v, v) for v in operation.inputs if v not in fixed)
-        made = _run(operation, fixed, 0, *(known.get(value, start) for value in values))
-        known[operation.output] = made
-    return known[group[-1].output]
+def _one_by_one(node: Node, *inputs: Tensor) -> Tensor:
+    """An operation on one sample, for each sample; the values are those of the trace."""
+    is_left_out = [value.shape[:1] == (1,) for value in (*node.inputs, node.output)]
+
+    def of_one(*samples: Tensor) -> Tensor:
+        given = zip(samples, is_left_out, strict=False)
+        made = node.run(*(sample[None] if is_left else sample for sample, is_left in given))
+        return made[0] if is_left_out[-1] else made
+
+    made: Tensor = torch.func.vmap(of_one)(*inputs)
+    return made
 
 
-class _FixedValues:
-    """Parameters, and what depends on the length of a batch only, for batches of any length."""
+# --- Attention, taken apart -------------------------------------------------------------------
 
-    def __init__(self, read: Trace) -> None:
-        self._arrays = read.arrays
-        self._start = read.inputs[0]
-        self._values = set(read.arrays)
-        self._operations: list[Operation] = []
-        for operation in read.operations:
-            if operation.kind == "sym_size" or (
-                self._values.issuperset(operation.inputs) and not is_random(operation)
-            ):
-                self._operations.append(operation)
-                self._values.update(operation.outputs)
-        self._known: dict[int, Mapping[Value, Any]] = {}
 
-    def __contains__(self, value: Value) -> bool:
-        return value in self._values
+def expanded_attention(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The same operations with scores, their softmax and weighted sums for every fused attention.
 
-    def __call__(self, length: int) -> Mapping[Value, Any]:
-        """All of them for a batch of some samples."""
-        if not self._operations:
-            return self._arrays
-        if length not in self._known:
-            known: dict[Value, Any] = dict(self._arrays)
-            for operation in self._operations:
-                if operation.kind == "sym_size":
-                    value, axis = operation["self"], operation["dim"]
-                    is_batch = value.sizes[axis] == self._start.sizes[0]
-                    known[operation.output] = length if is_batch else value.shape[axis]
-                else:
-                    known.update(zip(operation.outputs, operation.run(known), strict=False))
-            self._known[length] = known
-        return self._known[length]
+    Real numbers are the same; rounding of a fused kernel is counted with that of the parts.
+    """
+    parts: list[Node] = []
+    for node in nodes:
+        parts += _attention_parts(node) if node.kind == _ATTENTION else [node]
+    return tuple(parts)
+
+
+_ATTENTION = "scaled_dot_product_attention"
+
+
+def _attention_parts(node: Node) -> list[Node]:
+    query, key, value = (node[name] for name in ("query", "key", "value"))
+    mask = node["attn_mask"]
+    wanted = "queries, keys and values that depend on the input, and a mask that does not"
+    if not all(isinstance(part, Value) for part in (query, key, value)) or isinstance(mask, Value):
+        raise node.refusal(f"wanted {wanted}")
+    if node.arguments.get("enable_gqa"):
+        raise node.refusal("queries that share keys are read only if the model repeats the keys")
+    if node["dropout_p"]:
+        raise node.refusal("it is random in inference mode")
+    scale = node.arguments.get("scale")
+    scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
+    if node["is_causal"]:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    shape = (*query.shape[:-1], key.shape[-2])
+    sizes = (*query.sizes[:-1], key.sizes[-2])
+    scores, weights = (
+        Value(f"{node.output.name}.{name}", shape, query.dtype, sizes)
+        for name in ("scores", "weights")
+    )
+    steps: list[tuple[str, tuple[Value, ...], Value, Callable[..., Tensor]]] = [
+        ("attention_scores", (query, key), scores, partial(_scores, scale)),
+        ("attention_weights", (scores,), weights, partial(attention_weights, mask)),
+        ("attention_sums", (weights, value), node.output, torch.matmul),
+    ]
+    arguments = MappingProxyType({"mask": mask, "dim": -1, "scale": scale})
+    return [
+        replace(
+            node,
+            name=f"{node.name}.{kind}",
+            kind=kind,
+            inputs=inputs,
+            output=output,
+            arguments=arguments,
+            function=function,
+        )
+        for kind, inputs, output, function in steps
+    ]
+
+
+def _scores(scale: float, query: Tensor, key: Tensor) -> Tensor:
+    return query @ key.transpose(-1, -2) * scale
+
+
+def attention_weights(mask: Tensor | None, scores: Tensor) -> Tensor:
+    """The softmax of scores, where attention may look; zero where it may not."""
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    if mask.dtype is torch.bool:
+        return torch.softmax(torch.where(mask, scores, -math.inf), dim=-1)
+    return torch.softmax(scores + mask.to(scores), dim=-1)

@@ -1,9 +1,14 @@
 """How far apart two outputs can be, for inputs at a distance of 1: an upper bound for any model.
 
 lipschitz_bound(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)), (4,)).value
+
+The same walk bounds what rounding in the network's own floats can do: the error of each operation,
+from the sizes of the numbers that it adds up at a sample and what a perturbation changes of them,
+times the constants of all operations behind it (`LipschitzWalk.errors`).
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,14 +17,16 @@ from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError
 from rankscope.reading.trace import Value
+from rankscope.robust.forms import TransferFunction, own_arithmetic
 from rankscope.robust.graph import Graph, Node, sample_shape
-from rankscope.robust.margins import margins, other_classes, rounding
-from rankscope.robust.transfer import TransferFunction, read_transfer_functions
+from rankscope.robust.margins import margins, other_classes
+from rankscope.robust.rounding import FLOAT64, above
+from rankscope.robust.transfer import read_transfer_functions
 
 _ASSUMPTIONS = (
     "inference mode",
     "Euclidean norms",
-    "operations in exact arithmetic; the norms of weights are float64 upper bounds",
+    "constants are upper bounds, rounding of float64 included",
 )
 
 
@@ -103,21 +110,243 @@ def lipschitz_bound(
         SizeError: if the model does not take such inputs.
         RobustnessError: if a number in the model, or the scale, is not finite.
     """
+    require_scale(scale)
+    return LipschitzWalk(model, input_shape, scale=scale).bound
+
+
+class LipschitzWalk:
+    """A model's graph with the constants of its operations.
+
+    Args:
+        model: as for `lipschitz_bound`.
+        input_shape: of one input.
+        scale: as for `lipschitz_bound`.
+
+    Attributes:
+        bound: on the model's Lipschitz constant.
+    """
+
+    def __init__(self, model: nn.Module, input_shape: tuple[int, ...], *, scale: float) -> None:
+        require_finite(model)
+        graph, transfers = read_transfer_functions(model, input_shape, precise=True)
+        self._graph, self._transfers = graph, transfers
+        self._spreads: list[tuple[float, ...]] = []
+        self._reaches = {graph.input: _Reach(scale, graph.input)}
+        steps = []
+        for node, transfer in zip(graph.nodes, transfers, strict=True):
+            growth = transfer.growth()
+            reach = _reach_of(node, transfer, growth, self._reaches)
+            self._reaches[node.output] = reach
+            steps.append(Step(node.name, transfer.rule, growth, reach.constant))
+        value = self._reaches[graph.output].constant
+        pairs = _pairs(graph, value, {key: r.constant for key, r in self._reaches.items()})
+        scaled = () if scale == 1 else (f"inputs are multiplied by {scale:.6g} before the model",)
+        self.bound = LipschitzBound(value, pairs, tuple(steps), (*_ASSUMPTIONS, *scaled))
+
+    def margins(
+        self, inputs: Tensor, labels: Tensor, radii: Sequence[float]
+    ) -> tuple[Tensor, Tensor]:
+        """Lower bounds on the margins above every other class, for all inputs of balls.
+
+        Args:
+            inputs: the centres, (samples, …).
+            labels: (samples,).
+            radii: Euclidean, of the balls.
+
+        Returns:
+            in exact arithmetic, and in the model's own floats, (radii, samples, classes - 1).
+        """
+        self._spreads = list(map(_spread_norms, self._graph.nodes, self._transfers))
+        reached = torch.tensor(radii, dtype=torch.float64)[:, None]
+        parts = [
+            self._margins(some.double(), of, reached)
+            for some, of in zip(
+                torch.split(inputs, _BATCH_SIZE), torch.split(labels, _BATCH_SIZE), strict=True
+            )
+        ]
+        exact, floats = (torch.cat([part[at] for part in parts], dim=1) for at in range(2))
+        return exact, floats
+
+    def _margins(self, inputs: Tensor, labels: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
+        outputs, errors, last = self._errors(inputs, radii)
+        differences = margins(outputs, labels)
+        others = other_classes(outputs, labels)
+        assert self.bound.pairs is not None  # outputs are a vector for each sample
+        constants = self.bound.pairs[labels[:, None], others]
+        falls = above(1.0, 8) * constants * radii[..., None]
+        lost = math.sqrt(2) * errors[self._graph.output].total[..., None]
+        if last is not None:
+            node = self._graph.nodes[-1]
+            rows = _row_distances(node["weight"])[labels[:, None], others]
+            before = errors[node.inputs[0]].total[..., None] * rows
+            lost = torch.minimum(lost, before + math.sqrt(2) * last[..., None])
+        lost = lost * above(1.0, 8)
+        # The centre is computed in float64, by the same operations as in the model's floats.
+        units = [own_arithmetic(node).unit for node in self._graph.nodes] or [FLOAT64.unit]
+        share = FLOAT64.unit / min(units)
+        plain = 8 * FLOAT64.unit * (differences.abs() + falls) + FLOAT64.smallest
+        exact = differences - falls - plain - share * lost
+        return exact, exact - lost
+
+    def _errors(
+        self, inputs: Tensor, radii: Tensor
+    ) -> tuple[Tensor, dict[Value, "_Error"], Tensor | None]:
+        """Outputs at samples, the errors of all values on the balls, and that of a last matrix."""
+        graph = self._graph
+        known = {graph.input: inputs}
+        zeros = torch.zeros(len(radii), len(inputs), dtype=torch.float64)
+        errors = {graph.input: _Error(zeros, zeros)}
+        last = None
+        uses = Counter(value for node in graph.nodes for value in node.inputs)
+        uses[graph.output] += 1
+        rules = zip(graph.nodes, self._transfers, self._spreads, self.bound.steps, strict=True)
+        for node, transfer, spreads, step in rules:
+            given = [known[value] for value in node.inputs]
+            known[node.output] = outputs = node.run(*given)
+            changes = [
+                self._reaches[value].constant * radii + errors[value].total for value in node.inputs
+            ]
+            known_constants = spreads, step.constants
+            local = _local_error(node, transfer, known_constants, (given, outputs), changes)
+            local = zeros if local is None else local
+            errors[node.output] = self._passed_on(node, transfer, step, errors).plus(local)
+            last = local if node.kind == "linear" and node is graph.nodes[-1] else None
+            for value in node.inputs:
+                uses[value] -= 1
+                if not uses[value]:
+                    del known[value]
+        return known[graph.output], errors, last
+
+    def _passed_on(
+        self,
+        node: Node,
+        transfer: TransferFunction,
+        step: Step,
+        errors: Mapping[Value, "_Error"],
+    ) -> "_Error":
+        """What an operation makes of the errors of its inputs, by the rules of distances."""
+        inputs = [errors[value] for value in node.inputs]
+        grown = [g * error.total for g, error in zip(step.constants, inputs, strict=True)]
+        if transfer.is_selection:
+            return _Error(grown[0], torch.zeros_like(grown[0]))
+        if len(inputs) == 1:
+            return _Error(grown[0], step.constants[0] * inputs[0].since)
+        if not transfer.is_joint:
+            total = torch.stack(grown).sum(dim=0)
+            return _Error(total, torch.zeros_like(total))
+        joined = torch.stack(grown).square().sum(dim=0).sqrt()
+        reaches = [self._reaches[value] for value in node.inputs]
+        if _are_apart(reaches):
+            # Different entries of one value: its error is shared out among them.
+            largest = max(g * r.since for g, r in zip(step.constants, reaches, strict=True))
+            since = [g * e.since for g, e in zip(step.constants, inputs, strict=True)]
+            rest = torch.stack(since).square().sum(dim=0).sqrt()
+            joined = torch.minimum(joined, largest * errors[reaches[0].base].total + rest)
+        return _Error(joined, torch.zeros_like(joined))
+
+
+@dataclass(frozen=True, eq=False)
+class _Error:
+    """Euclidean bounds on what rounding does to a value, (radii, samples).
+
+    Args:
+        total: since the input.
+        since: the part that came after the value that it was cut out of.
+    """
+
+    total: Tensor
+    since: Tensor
+
+    def plus(self, local: Tensor) -> "_Error":
+        """With the error of one more operation."""
+        return _Error((self.total + local) * _UP, (self.since + local) * _UP)
+
+
+_UP = above(1.0, 16)
+_BATCH_SIZE = 64
+
+
+_POWER_STEPS = 6
+
+
+def _spread_norms(node: Node, transfer: TransferFunction) -> tuple[float, ...]:
+    r"""Norms of the sums of absolute values that rounding is a share of, from above.
+
+    For a matrix B of numbers that are not negative and any positive vector z,
+    :math:`\|B\|^2 \le \max_i (B^T B z)_i / z_i` (Collatz 1942); z comes from power iteration.
+    """
+    rounding = transfer.rounding
+    if rounding is None:
+        return ()
+    zeros = [torch.zeros(1, *sample_shape(v), dtype=torch.float64) for v in node.inputs]
+    norms = []
+    for place, zero in enumerate(zeros):
+        vector, ratio = torch.ones_like(zero), math.inf
+        for _ in range(_POWER_STEPS):
+            given = [*zeros[:place], vector, *zeros[place + 1 :]]
+            rows, pull_back = torch.func.vjp(rounding.spread, *given)[:2]
+            columns = pull_back(rows)[place]
+            ratio = min(ratio, float((columns / vector).max()))
+            # Bounded away from zero, so that the quotients are finite.
+            vector = columns / columns.max().clamp(min=1e-300) + 1e-6
+        norms.append(above(math.sqrt(ratio), 2 * (rows.numel() + columns.numel())))
+    return tuple(norms)
+
+
+def _local_error(
+    node: Node,
+    transfer: TransferFunction,
+    constants: tuple[tuple[float, ...], tuple[float, ...]],
+    known: tuple[list[Tensor], Tensor],
+    changes: list[Tensor],
+) -> Tensor | None:
+    """A bound on the error of one operation on the balls, (radii, samples).
+
+    Sums of absolute values are those at the centre, and what a change of the inputs of a known
+    length can add to them.
+    """
+    rounding = transfer.rounding
+    if rounding is None:
+        return None
+    given, outputs = known
+    spreads, growth = constants
+    own = own_arithmetic(node)
+    magnitude = rounding.magnitude(*(each.abs() for each in given))
+    if magnitude.shape != outputs.shape:
+        magnitude = magnitude.expand_as(outputs)
+    gamma = own.gamma(rounding.count)
+    slack = FLOAT64.gamma(2 * rounding.count + 64) * magnitude
+    at_centre = rounding.scaled_error(own, magnitude, outputs.abs() + slack)
+    further = sum(s * change for s, change in zip(spreads, changes, strict=True))
+    assert isinstance(further, Tensor)
+    share = gamma * further
+    if rounding.is_sum:
+        moved = sum(g * change for g, change in zip(growth, changes, strict=True))
+        share = gamma * torch.minimum(further, (further + moved) / 2)
+        share = share + rounding.of_products(own) * further
+    length = torch.linalg.vector_norm(at_centre.flatten(1), dim=1)
+    largest = magnitude.flatten(1).amax(dim=1) + further
+    error = length + share
+    error = error + own.absolute(rounding.count) * math.sqrt(outputs[0].numel())
+    error = error * above(1.0, outputs[0].numel() + 16)
+    return torch.where(largest < own.largest / 4, error, math.inf)
+
+
+def _row_distances(weight: Tensor) -> Tensor:
+    """Distances of the rows of a matrix, rounded upwards."""
+    rows: Tensor = weight.detach().double()
+    lengths: Tensor = torch.linalg.vector_norm(rows[:, None] - rows[None], dim=2)
+    return lengths * above(1.0, rows.shape[1] + 8)
+
+
+def require_scale(scale: float) -> None:
+    """Refuse a scale of inputs that is none.
+
+    Raises:
+        RobustnessError: if it is not positive or not finite.
+    """
     if not (math.isfinite(scale) and scale > 0):
         raise RobustnessError(f"lipschitz_bound: the scale must be positive, got {scale}.")
-    require_finite(model)
-    graph, transfers = read_transfer_functions(model, input_shape)
-    reaches = {graph.input: _Reach(scale, graph.input)}
-    steps = []
-    for node, transfer in zip(graph.nodes, transfers, strict=True):
-        growth = transfer.growth()
-        reach = _reach_of(node, transfer, growth, reaches)
-        reaches[node.output] = reach
-        steps.append(Step(node.name, transfer.rule, growth, reach.constant))
-    value = reaches[graph.output].constant
-    pairs = _pairs(graph, value, {key: reach.constant for key, reach in reaches.items()})
-    scaled = () if scale == 1 else (f"inputs are multiplied by {scale:.6g} before the model",)
-    return LipschitzBound(value, pairs, tuple(steps), (*_ASSUMPTIONS, *scaled))
 
 
 def require_finite(model: nn.Module) -> None:
@@ -147,19 +376,19 @@ def _reach_of(
         shape = sample_shape(value)
         entries = torch.arange(math.prod(shape)).reshape(1, *shape)
         picked = node.run(entries).flatten()
-        return _Reach(growth[0] * inputs[0].constant, value, picked, growth[0])
+        return _Reach(above(growth[0] * inputs[0].constant), value, picked, growth[0])
     if len(inputs) == 1:
         before = inputs[0]
-        constant, since = growth[0] * before.constant, growth[0] * before.since
+        constant, since = above(growth[0] * before.constant), above(growth[0] * before.since)
         return _Reach(constant, before.base, before.picked, since)
     constants = [g * reach.constant for g, reach in zip(growth, inputs, strict=True)]
     if not transfer.is_joint:
-        return _Reach(sum(constants), node.output)
-    joined = math.hypot(*constants)
+        return _Reach(above(sum(constants), len(constants) + 1), node.output)
+    joined = above(math.hypot(*constants), len(constants) + 4)
     if _are_apart(inputs):
         # Different entries of one value: what moves one of the parts is not left for the others.
         largest = max(g * reach.since for g, reach in zip(growth, inputs, strict=True))
-        joined = min(joined, largest * reaches[inputs[0].base].constant)
+        joined = min(joined, above(largest * reaches[inputs[0].base].constant, 2))
     return _Reach(joined, node.output)
 
 
@@ -175,13 +404,12 @@ def _pairs(graph: Graph, value: float, constants: dict[Value, float]) -> Tensor 
     if len(sample_shape(graph.output)) != 1:
         return None
     count = sample_shape(graph.output)[0]
-    pairs = torch.full((count, count), math.sqrt(2) * value, dtype=torch.float64)
+    pairs = torch.full((count, count), above(math.sqrt(2) * value, 2), dtype=torch.float64)
     last = graph.nodes[-1] if graph.nodes else None
     if last is None or last.kind != "linear":
         return pairs
-    weight = last["weight"].detach().double()
-    rows = torch.linalg.vector_norm(weight[:, None] - weight[None], dim=2) * (1 + 1e-12)
-    return torch.minimum(pairs, constants[last.inputs[0]] * rows)
+    rows = _row_distances(last["weight"])
+    return torch.minimum(pairs, above(constants[last.inputs[0]], 2) * rows)
 
 
 def certified_radii(outputs: Tensor, labels: Tensor, bound: LipschitzBound) -> Tensor:
@@ -190,8 +418,8 @@ def certified_radii(outputs: Tensor, labels: Tensor, bound: LipschitzBound) -> T
     .. math:: \min_{i \ne y} \frac{f_y - f_i}{L_{y i}}, \qquad L_{y i} \le \sqrt 2 L
 
     with :math:`L_{y i}` of the difference of two outputs: if the last operation is a product with a
-    matrix, that of the features times the distance of two rows. Margins are lowered by what
-    rounding may have added.
+    matrix, that of the features times the distance of two rows. The radii hold in exact arithmetic
+    if the outputs are exact; `certify` counts the rounding of both.
 
     Args:
         outputs: of the model, (samples, classes).
@@ -207,7 +435,7 @@ def certified_radii(outputs: Tensor, labels: Tensor, bound: LipschitzBound) -> T
     Reference:
         Tsuzuku, Sato & Sugiyama (2018), arXiv:1802.04034.
     """
-    differences = margins(outputs.double(), labels) - rounding(outputs)
+    differences = margins(outputs.double(), labels)
     pairs = bound.pairs
     if pairs is None or len(pairs) != outputs.shape[1]:
         held = 0 if pairs is None else len(pairs)

@@ -56,11 +56,6 @@ def other_classes(outputs: Tensor, labels: Tensor) -> Tensor:
     return places + (places >= labels[:, None])
 
 
-def rounding(outputs: Tensor) -> Tensor:
-    """What a margin may owe to rounding in the forward pass, generously, (samples, 1)."""
-    return 16 * torch.finfo(outputs.dtype).eps * outputs.abs().amax(dim=1, keepdim=True)
-
-
 @dataclass(frozen=True)
 class AttackLoss(ABC):
     """Grows as a sample comes nearer to another label. Subclasses are frozen."""

@@ -1,10 +1,13 @@
-"""Ways to prove that no perturbation changes a label."""
+"""Ways to prove that no perturbation changes a label.
 
-import copy
+Every method proves two things in one go: that the label stays in exact arithmetic on the model's
+weights, and that it stays in the model's own floats, by any order of summation (`rounding`).
+"""
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -15,20 +18,34 @@ from rankscope.reading.trace import Value
 from rankscope.robust.attacks import Threat
 from rankscope.robust.bounds import (
     Ball,
+    Below,
+    Box,
     lower_bounds,
     propagate_intervals,
     propagate_linear_bounds,
+    rounding_share,
     unit_spreads,
 )
+from rankscope.robust.forms import TransferFunction
 from rankscope.robust.graph import Graph
-from rankscope.robust.lipschitz import certified_radii, lipschitz_bound
-from rankscope.robust.margins import other_classes, rounding
+from rankscope.robust.lipschitz import LipschitzWalk, require_scale
+from rankscope.robust.margins import other_classes
 from rankscope.robust.networks import LipschitzNetwork
-from rankscope.robust.transfer import TransferFunction, read_transfer_functions
+from rankscope.robust.rounding import above
+from rankscope.robust.transfer import read_transfer_functions
 
 _BATCH_SIZE = 16
 _DECLARED = 1e-3  # what may be missing of a declared constant: float32, and bounds that add up
-_ROUNDED = "margins are lowered by 16 units of rounding of the largest output"
+_OWN_FLOATS = (
+    "certified: in the model's own floats on a processor, sums in any order, with or without fused "
+    "multiply-adds; direct convolutions (no Winograd, no Fourier); library functions to "
+    "16 roundings"
+)
+_EXACT = "certified_exact_arithmetic: in exact arithmetic on the model's weights"
+_KERNELS = "kernels built from parameters are those that this machine builds in the model's floats"
+_ROUNDED = (_OWN_FLOATS, _EXACT, _KERNELS)
+# Of the widths of boxes: from here on the bounds are computed again without the rounding.
+_NOTICEABLE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +53,17 @@ class Proof:
     """The result of a certification method on samples.
 
     Args:
-        holds: (threats, samples), whether the label is proved to stay.
+        holds: (threats, samples), whether the label is proved to stay in the model's own floats.
         lipschitz: the bound that was used, or None.
         assumptions: what must hold for it.
+        holds_exactly: the same in exact arithmetic on the model's weights; None if that is not
+            more.
     """
 
     holds: Tensor
     lipschitz: float | None
     assumptions: tuple[str, ...]
+    holds_exactly: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +125,9 @@ class Lipschitz(Method):
     ) -> Proof:
         del report
         shape = tuple(samples.inputs.shape[1:])
-        bound = lipschitz_bound(model, shape, scale=self.scale)
+        require_scale(self.scale)
+        walk = LipschitzWalk(model, shape, scale=self.scale)
+        bound = walk.bound
         declared = self.declared
         if declared is None and isinstance(model, LipschitzNetwork):
             declared = model.lipschitz_constant
@@ -116,11 +138,14 @@ class Lipschitz(Method):
                 f"but its weights bound it only by {bound.value:.6g}; the largest single constant "
                 f"is {max(steepest.constants):.6g}, of {steepest.name}."
             )
-        radii = certified_radii(samples.outputs, samples.labels, bound)
-        holds = [
-            radii > threat.radius * threat.norm.euclidean(math.prod(shape)) for threat in threats
+        radii = [
+            above(threat.radius * threat.norm.euclidean(math.prod(shape)), 4) for threat in threats
         ]
-        return Proof(torch.stack(holds), bound.value, (*bound.assumptions, _ROUNDED))
+        is_right = samples.outputs.argmax(dim=1) == samples.labels
+        with torch.no_grad():
+            exact, floats = walk.margins(samples.inputs, samples.labels, radii)
+        holds, holds_exactly = ((below > 0).all(dim=2) & is_right for below in (floats, exact))
+        return Proof(holds, bound.value, (*bound.assumptions, *_ROUNDED), holds_exactly)
 
 
 @dataclass(frozen=True)
@@ -128,6 +153,26 @@ class BoundPropagation(Method):
     """Lower bounds on margins over the whole ball, for networks of any layers that are known."""
 
     @abstractmethod
+    def boxes(
+        self,
+        graph: Graph,
+        transfers: tuple[TransferFunction, ...],
+        ball: Ball,
+        spreads: Mapping[Value, Tensor],
+    ) -> dict[Value, Box]:
+        """Bounds on every value."""
+
+    def below(
+        self,
+        graph: Graph,
+        transfers: tuple[TransferFunction, ...],
+        ball: Ball,
+        boxes: Mapping[Value, Box],
+        rows: Tensor,
+    ) -> Below:
+        """A lower bound on rows · output, (batch, rows), from bounds on every value."""
+        return lower_bounds(graph, transfers, ball, boxes, rows, through_curves=False)
+
     def bounds(
         self,
         graph: Graph,
@@ -135,8 +180,24 @@ class BoundPropagation(Method):
         ball: Ball,
         spreads: Mapping[Value, Tensor],
         rows: Tensor,
-    ) -> Tensor:
-        """A lower bound on rows · output, (batch, rows)."""
+    ) -> Below:
+        """A lower bound on rows · output, (batch, rows), in both arithmetics.
+
+        Where rounding widens the bounds on values noticeably, and the bound is not positive, what
+        holds in exact arithmetic is computed again without it.
+        """
+        boxes = self.boxes(graph, transfers, ball, spreads)
+        found = self.below(graph, transfers, ball, boxes, rows)
+        again = ~(found.exact > 0).all(dim=1) & (rounding_share(boxes) > _NOTICEABLE)
+        chosen = again.nonzero().flatten()
+        if not len(chosen):
+            return found
+        part = replace(ball, centres=ball.centres[chosen], is_exact=True)
+        boxes = self.boxes(graph, transfers, part, spreads)
+        rows = rows[chosen] if len(rows) > 1 else rows
+        exact = found.exact.clone()
+        exact[chosen] = self.below(graph, transfers, part, boxes, rows).exact
+        return Below(exact, found.floats)
 
     def prove(
         self,
@@ -145,29 +206,28 @@ class BoundPropagation(Method):
         threats: Sequence[Threat],
         report: Report = ignore,
     ) -> Proof:
-        double = copy.deepcopy(model).double()
         shape = tuple(samples.inputs.shape[1:])
-        graph, transfers = read_transfer_functions(
-            double, shape, dtype=torch.float64, reader=self.name
-        )
-        spreads = unit_spreads(graph, transfers, threats[0].norm)
+        graph, transfers = read_transfer_functions(model, shape, precise=True, reader=self.name)
         is_right = samples.outputs.argmax(dim=1) == samples.labels
-        slack = rounding(samples.outputs)
         holds = torch.zeros(len(threats), len(samples.labels), dtype=torch.bool)
+        holds_exactly = holds.clone()
         batches = [
             (at, chosen)
             for at in range(len(threats))
             for chosen in torch.split(is_right.nonzero().flatten(), _BATCH_SIZE)
         ]
         with torch.no_grad():
+            spreads = unit_spreads(graph, transfers, threats[0].norm)
             for done, (at, chosen) in enumerate(batches, start=1):
                 threat, inputs = threats[at], samples.inputs[chosen].double()
                 ball = Ball(inputs, threat.radius, threat.norm, threat.pixels)
                 rows = _margin_rows(samples.outputs[chosen], samples.labels[chosen])
                 below = self.bounds(graph, transfers, ball, spreads, rows)
-                holds[at, chosen] = (below > slack[chosen]).all(dim=1)
+                holds[at, chosen] = (below.floats > 0).all(dim=1)
+                holds_exactly[at, chosen] = (below.exact > 0).all(dim=1)
                 report(Progress("certifying", done, len(batches)))
-        return Proof(holds, None, ("inference mode", "bounds in float64", _ROUNDED))
+        assumed = ("inference mode", "bounds in float64, rounded outwards", *_ROUNDED)
+        return Proof(holds, None, assumed, holds_exactly)
 
 
 @dataclass(frozen=True)
@@ -178,16 +238,14 @@ class Intervals(BoundPropagation):
     def name(self) -> str:
         return "intervals"
 
-    def bounds(
+    def boxes(
         self,
         graph: Graph,
         transfers: tuple[TransferFunction, ...],
         ball: Ball,
         spreads: Mapping[Value, Tensor],
-        rows: Tensor,
-    ) -> Tensor:
-        boxes = propagate_intervals(graph, transfers, ball, spreads)
-        return lower_bounds(graph, transfers, ball, boxes, rows, through_curves=False)
+    ) -> dict[Value, Box]:
+        return propagate_intervals(graph, transfers, ball, spreads)
 
 
 @dataclass(frozen=True)
@@ -205,20 +263,26 @@ class LinearBounds(BoundPropagation):
     def name(self) -> str:
         return "linear-bounds"
 
-    def bounds(
+    def boxes(
         self,
         graph: Graph,
         transfers: tuple[TransferFunction, ...],
         ball: Ball,
         spreads: Mapping[Value, Tensor],
-        rows: Tensor,
-    ) -> Tensor:
+    ) -> dict[Value, Box]:
         propagate = propagate_intervals if self.inner_intervals else propagate_linear_bounds
-        boxes = propagate(graph, transfers, ball, spreads)
-        return torch.maximum(
-            lower_bounds(graph, transfers, ball, boxes, rows, through_curves=False),
-            lower_bounds(graph, transfers, ball, boxes, rows),
-        )
+        return propagate(graph, transfers, ball, spreads)
+
+    def below(
+        self,
+        graph: Graph,
+        transfers: tuple[TransferFunction, ...],
+        ball: Ball,
+        boxes: Mapping[Value, Box],
+        rows: Tensor,
+    ) -> Below:
+        near = super().below(graph, transfers, ball, boxes, rows)
+        return near.maximum(lower_bounds(graph, transfers, ball, boxes, rows))
 
 
 def _margin_rows(outputs: Tensor, labels: Tensor) -> Tensor:

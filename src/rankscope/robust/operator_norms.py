@@ -1,11 +1,16 @@
-"""The largest factor by which a layer can lengthen a vector, between two bounds that hold.
+r"""The largest factor by which a layer can lengthen a vector, between two bounds that hold.
 
 operator_norm(nn.Conv2d(64, 64, 3, padding=1), (64, 32, 32))
+
+Singular values come from LAPACK, which promises nothing about a single one of them. So the largest
+is only a guess t, and what is proved is that t² I - AᵀA is positive definite: its Cholesky
+factorization ends. What rounding can do to the entries of A, to the product and to the
+factorization is bounded beforehand and added (Higham 2002, theorem 10.3; Rump 2006).
 """
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,8 +26,8 @@ from rankscope.robust.orthogonal import (
     OrthogonalConvTranspose1d,
     OrthogonalConvTranspose2d,
 )
+from rankscope.robust.rounding import FLOAT64, above
 
-_EPSILON = torch.finfo(torch.float64).eps
 MAX_ENTRIES = 2**23  # of a matrix that is written out: 64 MiB, seconds
 _POWER_STEPS = 50
 
@@ -47,7 +52,7 @@ class OperatorNorm:
     """A norm between two bounds.
 
     Args:
-        lower: attained by a vector that was found.
+        lower: attained by a vector that was found, rounding of float64 included.
         upper: proved, rounding of float64 included.
         method: how the upper bound was got.
     """
@@ -87,13 +92,15 @@ def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNo
     """
     module = plain_form(module)
     if isinstance(module, nn.Linear):
-        return _exact(torch.linalg.svdvals(module.weight.detach().double()), "all singular values")
+        return _of_matrix(module.weight.detach().double(), 0.0)
     known = as_convolution(module)
     outputs = _output_shape(module, input_shape)
     is_on_a_circle = known.is_circular and known.takes_every_place_once(input_shape, outputs)
     if not is_on_a_circle and math.prod(input_shape) * math.prod(outputs) <= MAX_ENTRIES:
-        values = torch.linalg.svdvals(as_matrix(module, input_shape))
-        return _exact(values, "all singular values")
+        # Entries of the kernel add up where an image is continued by more than its size.
+        places = math.prod(outputs[1:]) if not known.is_adjoint else math.prod(input_shape[1:])
+        error = _kernel_error(known) * math.sqrt(places)
+        return _of_matrix(as_matrix(module, input_shape), error)
     if known.is_circular and not is_on_a_circle:
         raise UnsupportedModuleError(
             f"operator_norm: {type(module).__name__} pads periodically and gives the shape "
@@ -101,15 +108,13 @@ def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNo
             f"once or not at all; take the padding that gives the sizes over the stride."
         )
     torus = known.torus(input_shape[1:])
-    largest = max(
-        float(torch.linalg.matrix_norm(blocks, 2).max())
-        for blocks, _ in frequency_blocks(known.kernel, torus)
+    # Sums over the kernel's places are products with waves, each to a few roundings.
+    error = 8 * _kernel_error(known)
+    upper, best = _proved_norm(
+        lambda: (blocks.flatten(0, 1) for blocks, _ in frequency_blocks(known.kernel, torus)), error
     )
-    upper = largest * (1 + _rounding(known.kernel, torus.stride))
     if is_on_a_circle:
-        return OperatorNorm(
-            largest * (1 - _rounding(known.kernel, torus.stride)), upper, "circular"
-        )
+        return OperatorNorm(max(0.0, _attained(best) - error), upper, "circular")
     lower = _power_iteration(module, input_shape)
     return OperatorNorm(min(lower, upper), upper, f"circle of {torus.sizes}")
 
@@ -142,18 +147,83 @@ def operator_spectrum(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor
     return singular_values
 
 
-def _exact(values: Tensor, method: str) -> OperatorNorm:
-    """Singular values of a matrix come out to a small multiple of its size in units of rounding."""
-    slack = 8 * max(1, len(values)) * _EPSILON
-    largest = float(values.max()) if values.numel() else 0.0
-    return OperatorNorm(largest * (1 - slack), largest * (1 + slack), method)
+def _of_matrix(matrix: Tensor, error: float) -> OperatorNorm:
+    """The norm of a matrix whose entries are known up to an error in the Frobenius norm."""
+    upper, best = _proved_norm(lambda: iter([matrix[None]]), error)
+    return OperatorNorm(max(0.0, _attained(best) - error), upper, "all singular values")
 
 
-def _rounding(kernel: Tensor, stride: tuple[int, ...]) -> float:
-    """Rounding error of the kernel's Fourier sums and of a block's singular values, generously."""
-    positions = math.prod(kernel.shape[2:])
-    sides = kernel.shape[0] + kernel.shape[1] * math.prod(stride)
-    return 8 * _EPSILON * (positions * math.sqrt(sides) + sides)
+def _kernel_error(known: "ConvolutionMap") -> float:
+    """What sums over a kernel's places can be off by, in the Frobenius norm over channels."""
+    kernel = known.kernel.flatten(2)
+    sizes = kernel.abs().sum(dim=2)
+    aliases = math.sqrt(math.prod(known.stride))
+    length = float(torch.linalg.vector_norm(sizes)) * aliases
+    return FLOAT64.gamma(2 * kernel.shape[2] + 16) * above(length, sizes.numel())
+
+
+def _proved_norm(groups: Callable[[], Iterator[Tensor]], error: float) -> tuple[float, Tensor]:
+    """An upper bound on the largest singular value of many matrices, and the one with the largest.
+
+    Args:
+        groups: batches of matrices, (batch, rows, columns), real or complex; made twice, as all of
+            them together may be too large.
+        error: of each of them in the Frobenius norm.
+    """
+    largest, best = -1.0, torch.zeros(1, 1, dtype=torch.float64)
+    for matrices in groups():
+        if not matrices.numel():
+            continue
+        values = torch.linalg.matrix_norm(matrices, 2)
+        if float(values.max()) >= largest:
+            largest, best = float(values.max()), matrices[int(values.argmax())]
+    largest = max(largest, 0.0)
+    upper = max((_at_most(matrices, largest) for matrices in groups()), default=0.0)
+    return above(upper + error, 2), best
+
+
+_FACTOR = 4  # more than real arithmetic by which a complex product can be off
+
+
+def _at_most(matrices: Tensor, guess: float) -> float:
+    """A proved bound on the norms of matrices, little more than a guess if that is right."""
+    lengths = torch.linalg.matrix_norm(matrices) * above(1.0, matrices[0].numel() + 8)
+    matrices = matrices[~(lengths <= guess)]
+    if len(matrices) == 0:
+        return guess
+    longest = float(lengths.max())
+    if not math.isfinite(longest) or longest**2 > FLOAT64.largest / 64:
+        return math.inf
+    rows, columns = matrices.shape[-2:]
+    if rows < columns:
+        matrices = matrices.mH
+    size = min(rows, columns)
+    squares = matrices.mH @ matrices
+    # Of the product, in the Frobenius norm; of the factorization, times the trace.
+    product = _FACTOR * FLOAT64.gamma(max(rows, columns) + 8) * longest**2
+    share = _FACTOR * FLOAT64.gamma(2 * size + 16)
+    unit = torch.eye(size, dtype=matrices.dtype)
+    least = guess**2 + 4 * (product + share * size * guess**2) + FLOAT64.absolute(rows * columns)
+    while least < longest**2:
+        remaining = least * unit - squares
+        if not bool(torch.linalg.cholesky_ex(remaining).info.any()):
+            factorization = share * size * least + 4 * FLOAT64.unit * (least + longest**2)
+            return above(math.sqrt(above(least + product + factorization, 4)), 4)
+        least *= 1.0 + 2**-20
+        least += 4 * (product + share * size * least)
+    return longest
+
+
+def _attained(matrix: Tensor) -> float:
+    """A lower bound on the norm of a matrix: how much longer its best vector becomes."""
+    if matrix.shape[0] < matrix.shape[1]:
+        matrix = matrix.mH
+    vector = torch.linalg.eigh(matrix.mH @ matrix).eigenvectors[:, -1]
+    image = torch.linalg.vector_norm(matrix @ vector)
+    count = matrix.numel() + 16
+    lost = _FACTOR * FLOAT64.gamma(count) * float(torch.linalg.matrix_norm(matrix))
+    length = float(torch.linalg.vector_norm(vector)) * above(1.0, count)
+    return max(0.0, (float(image) * (1 - FLOAT64.gamma(count)) - lost) / length)
 
 
 def _output_shape(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -180,7 +250,12 @@ def _power_iteration(module: nn.Module, input_shape: tuple[int, ...]) -> float:
         (vector,) = pull_back(outputs)
         if not vector.any():
             break
-    return largest * (1 - 8 * _EPSILON)
+    # Sums of absolute values are at most those of a whole row, over vectors of length 1.
+    known = as_convolution(module)
+    row = known.kernel.abs().sum(dim=tuple(range(1, known.kernel.ndim)))
+    count = outputs.numel() + vector.numel() + 16
+    lost = FLOAT64.gamma(count) * float(row.max()) * math.sqrt(outputs.numel())
+    return max(0.0, largest * (1 - 2 * FLOAT64.gamma(count)) - lost)
 
 
 # --- A linear layer as a map of images, whatever PyTorch calls it ------------------------------

@@ -1,14 +1,14 @@
-"""What each operation does to distances and to intervals: its transfer function.
+"""What each operation does to distances, to intervals and to rounding: its transfer function.
 
 One table, by the name of the ATen operation or of the class of a module that is taken whole, says
-how a change of an operation's inputs becomes a change of its output. Lipschitz constants, intervals
-and linear bounds are all read from it: a new operation is one entry.
+how a change of an operation's inputs becomes a change of its output, and by how much the computed
+output can differ from the exact one. Lipschitz constants, intervals, linear bounds and rounding
+errors are all read from it: a new operation is one entry.
 """
 
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,90 +20,50 @@ from rankscope.factorize.convolution import FactorizedConv1d, FactorizedConv2d
 from rankscope.factorize.linear import FactorizedLinear
 from rankscope.reading.exporting import Shape
 from rankscope.reading.trace import Value, is_random
-from rankscope.robust.graph import Graph, Node, Reading, sample_shape
+from rankscope.robust.curves import (
+    BENDS,
+    CURVES,
+    POSITIVE,
+    read_curve,
+    read_exponential,
+    read_exponential_unit,
+    read_gelu,
+    read_leaky,
+    read_normalization,
+    read_positive,
+    read_power,
+    read_prelu,
+    read_softmax,
+    read_softplus,
+)
+from rankscope.robust.forms import (
+    PRODUCT,
+    QUOTIENT,
+    Affine,
+    Form,
+    Increasing,
+    Largest,
+    TransferFunction,
+    Unshaped,
+    fixed_argument,
+    known_growth,
+    no_growth,
+    relative,
+    repeats,
+)
+from rankscope.robust.graph import Graph, Node, Reading, sample_shape, with_kernel
 from rankscope.robust.norm_preserving import GroupSort, HouseholderActivation, MaxMin
 from rankscope.robust.operator_norms import ORTHOGONAL, operator_norm, plain_form
-from rankscope.robust.orthogonal import OrthogonalConv1d, OrthogonalConv2d
-
-_ROUNDING = 1 + 1e-12  # of a sum of float64 numbers of one sign
-_BUILT = 1 + 1e-6  # of a kernel that is built from parameters in the model's precision
-
-
-# --- Transfer functions ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """Linear in all inputs together, plus a constant.
-
-    Args:
-        spread: half widths of intervals at the inputs to those at the output: the same map with
-            the absolute values of its entries, and no constant.
-    """
-
-    spread: Callable[..., Tensor]
-
-
-@dataclass(frozen=True)
-class ConvexCurve:
-    """A function of each entry alone that is convex, and straight below and above zero.
-
-    Args:
-        lowest: where it is smallest; -inf if it never falls.
-    """
-
-    lowest: float = -float("inf")
-
-
-@dataclass(frozen=True)
-class Largest:
-    """The largest of some entries: convex and increasing, but not of each entry alone."""
-
-
-@dataclass(frozen=True)
-class Increasing:
-    """No output falls when an input rises."""
-
-
-@dataclass(frozen=True)
-class Unshaped:
-    """Nothing is known but how fast it changes."""
-
-
-Form = Affine | ConvexCurve | Largest | Increasing | Unshaped
-
-
-@dataclass(frozen=True, eq=False)
-class TransferFunction:
-    """How an operation treats a change of its inputs.
-
-    Args:
-        rule: where its constants come from, in words.
-        growth: by how much a change of each input can grow, in the Euclidean norm; computed when
-            asked for, as it may take singular values.
-        form: its shape, for those who propagate intervals.
-        is_joint: whether every output depends on entries of one input, or the largest of several:
-            then changes add up by their squares.
-        is_selection: whether its outputs are some of the entries of its one input.
-    """
-
-    rule: str
-    growth: Callable[[], tuple[float, ...]]
-    form: Form
-    is_joint: bool = False
-    is_selection: bool = False
-
-
-def _known_growth(*constants: float) -> Callable[[], tuple[float, ...]]:
-    """Growth that is known already."""
-    return lambda: constants
+from rankscope.robust.orthogonal import OrthogonalConvTranspose1d, OrthogonalConvTranspose2d
+from rankscope.robust.relaxations import Smooth, product, quotient
+from rankscope.robust.rounding import LIBRARY, Rounding, above
 
 
 def read_transfer_functions(
     model: nn.Module,
     input_shape: Shape,
     *,
-    dtype: torch.dtype | None = None,
+    precise: bool = False,
     reader: str = "lipschitz_bound",
 ) -> tuple[Graph, tuple[TransferFunction, ...]]:
     """A model's operations, and what each of them does to a change of its inputs.
@@ -111,7 +71,7 @@ def read_transfer_functions(
     Args:
         model: in any mode; it is not changed.
         input_shape: of one sample.
-        dtype: of the inputs; None for that of the model's parameters.
+        precise: whether operations compute in float64, on the weights of the model's own floats.
         reader: who asks, as a user calls it; refusals begin with it.
 
     Raises:
@@ -119,13 +79,19 @@ def read_transfer_functions(
             model takes samples together, is random or looks at numbers.
         SizeError: if the model does not take such inputs.
     """
-    read = Reading(model, input_shape, wholes=_is_taken_whole, dtype=dtype, reader=reader)
+    read = Reading(model, input_shape, wholes=_is_taken_whole, precise=precise, reader=reader)
     # What has no rule is refused first: of attention, the product says more than the axes.
     for node in read.nodes:
         if node.kind not in _RULES:
             raise node.refusal(_reason(node))
     graph = read.graph()
-    return graph, tuple(_RULES[node.kind](node) for node in graph.nodes)
+    return graph, tuple(map(_transfer, graph.nodes))
+
+
+def _transfer(node: Node) -> TransferFunction:
+    if node.kind not in _RULES:
+        raise node.refusal(_reason(node))
+    return _RULES[node.kind](node)
 
 
 def _reason(node: Node) -> str:
@@ -146,11 +112,36 @@ def _read_layer(node: Node) -> TransferFunction:
 
 
 def _measured_growth(node: Node, layer: nn.Module) -> TransferFunction:
+    absolute = _absolute(layer)
     return TransferFunction(
         "operator norm, measured",
         lambda: (_norm(node, layer),),
-        Affine(lambda radii: _absolute(node, layer).to(radii)(radii)),
+        Affine(absolute),
+        rounding=_layer_rounding(node, layer, absolute),
     )
+
+
+def _layer_rounding(node: Node, layer: nn.Module, absolute: nn.Module) -> Rounding:
+    """Of a sum of products for every output, and of the cores that a weight is made of."""
+    module = node.module
+    bias = node.arguments.get("bias") if module is None else getattr(module, "bias", None)
+    offset: Tensor | float = 0.0
+    if isinstance(bias, Tensor):
+        axes = 0 if isinstance(layer, nn.Linear) else len(sample_shape(node.output)) - 1
+        offset = bias.detach().abs().double().view(-1, *[1] * axes)
+    if isinstance(module, _FACTORIZED):
+        count = sum(core.numel() for core in module.parameters()) + 4
+        return Rounding(count, _absolute(module), offset)
+    return Rounding(_terms(layer) + 2, absolute, offset, is_sum=True)
+
+
+def _terms(layer: nn.Module) -> int:
+    """The most products that one output is a sum of."""
+    weight = layer.weight() if isinstance(layer, ORTHOGONAL) else layer.weight
+    assert isinstance(weight, Tensor)
+    if isinstance(layer, _TRANSPOSED):
+        return weight[:, 0].numel() // int(layer.groups)
+    return weight[0].numel()
 
 
 def _norm(node: Node, layer: nn.Module) -> float:
@@ -160,42 +151,87 @@ def _norm(node: Node, layer: nn.Module) -> float:
         upper = operator_norm(layer, shape[-1:] if isinstance(layer, nn.Linear) else shape).upper
     except UnsupportedModuleError as error:
         raise node.refusal(str(error).rstrip(".")) from error
-    return upper * (_BUILT if isinstance(layer, ORTHOGONAL) else 1.0)
+    return upper
 
 
-def _absolute(node: Node, layer: nn.Module) -> nn.Module:
-    if isinstance(layer, OrthogonalConv1d):
-        layer = layer.to_conv1d()
-    elif isinstance(layer, OrthogonalConv2d):
-        layer = layer.to_conv2d()
-    elif isinstance(layer, ORTHOGONAL):
-        raise node.refusal("intervals do not go through it; use the method Lipschitz")
-    clone = copy.deepcopy(layer).requires_grad_(requires_grad=False)
+def _absolute(layer: nn.Module) -> nn.Module:
+    """The layer with the absolute values of its weights and no bias, in float64."""
+    built = isinstance(layer, ORTHOGONAL)
+    clone = with_kernel(layer, lambda kernel: kernel.abs().double()) if built else layer
+    clone = copy.deepcopy(clone).double().requires_grad_(requires_grad=False)
     for name, weight in clone.named_parameters():
         weight.copy_(torch.zeros_like(weight) if name.endswith("bias") else weight.abs())
-    return clone
+    return clone.eval()
 
 
 def _read_linear(node: Node) -> TransferFunction:
     """A product with a matrix that does not depend on the input."""
-    return _matrix(node, _fixed_argument(node, "weight"))
+    return _matrix(node, fixed_argument(node, "weight"))
 
 
 def _read_matmul(node: Node) -> TransferFunction:
-    """A product with a matrix from the right."""
-    second = node["mat2"] if node.kind == "mm" else node["other"]
-    if not isinstance(node["self"], Value) or getattr(second, "ndim", 0) != 2:
-        raise node.refusal("only a product with a fixed matrix on the right is known")
-    return _matrix(node, second.T)
+    """A product with a fixed matrix on either side, or of two values."""
+    first, second = node["self"], node["mat2" if node.kind in ("mm", "bmm") else "other"]
+    if isinstance(first, Value) and isinstance(second, Value):
+        return _matrix_product(node, first.shape[-1])
+    if isinstance(first, Value) and second.ndim == 2:
+        return _matrix(node, second.T)
+    fixed = second if isinstance(first, Value) else first
+    size: Tensor = fixed.abs().double()
+
+    def spread(radii: Tensor) -> Tensor:
+        return radii @ size if isinstance(first, Value) else size @ radii
+
+    return TransferFunction(
+        "product with fixed matrices",
+        no_growth(node, "only a product with one fixed matrix on the right has a constant"),
+        Affine(spread),
+        rounding=Rounding(fixed.shape[-1] + fixed.shape[-2], spread, is_sum=True),
+    )
+
+
+def _matrix_product(node: Node, length: int, *, is_sum: bool = True) -> TransferFunction:
+    """Rows of one value times columns of another."""
+    return TransferFunction(
+        "product of two values",
+        no_growth(node, PRODUCT),
+        product(node.run, node.run),
+        rounding=Rounding(length + 6, node.run, is_sum=is_sum),
+    )
+
+
+def _read_scores(node: Node) -> TransferFunction:
+    """Queries times keys, scaled."""
+    if float(node["scale"]) < 0:
+        raise node.refusal(f"attention has a negative scale, {node['scale']}")
+    return _matrix_product(node, node.inputs[0].shape[-1])
+
+
+def _read_sums(node: Node) -> TransferFunction:
+    """Values added up by the weights of attention, rescaled for every key in a fused kernel."""
+    length = node.inputs[0].shape[-1]
+    return _matrix_product(node, length * (LIBRARY + 2), is_sum=False)
 
 
 def _matrix(node: Node, weight: Tensor) -> TransferFunction:
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False).to(weight)
     layer.weight = nn.Parameter(weight, requires_grad=False)
+    size = weight.abs().double()
+
+    def spread(radii: Tensor) -> Tensor:
+        return functional.linear(radii, size.to(radii))
+
+    bias = node.arguments.get("bias")
     return TransferFunction(
         "operator norm, measured",
         lambda: (_norm(node, layer),),
-        Affine(lambda radii: functional.linear(radii, weight.abs().to(radii))),
+        Affine(spread),
+        rounding=Rounding(
+            weight.shape[1] + 2,
+            spread,
+            bias.abs().double() if isinstance(bias, Tensor) else 0.0,
+            is_sum=True,
+        ),
     )
 
 
@@ -209,7 +245,8 @@ _CONVOLUTIONS = {
 
 def _read_convolution(node: Node) -> TransferFunction:
     """A convolution with a fixed kernel, or the adjoint of one."""
-    weight = _fixed_argument(node, "weight")
+    weight = fixed_argument(node, "weight")
+    _require_axes(node, weight.ndim - 1)
     names = {"stride", "padding", "dilation", "groups", "output_padding"} & set(node.arguments)
     settings = {name: _setting(node[name]) for name in names}
     across, along = weight.shape[0], weight.shape[1] * settings["groups"]
@@ -220,25 +257,33 @@ def _read_convolution(node: Node) -> TransferFunction:
     return _measured_growth(node, layer)
 
 
+def _require_axes(node: Node, count: int) -> None:
+    shape = sample_shape(node.inputs[0])
+    if len(shape) != count:
+        raise node.refusal(f"wanted {count} axes for each sample, got the shape {shape}")
+
+
 def _setting(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _fixed_argument(node: Node, argument: str) -> Tensor:
-    if isinstance(node[argument], Value):
-        raise node.refusal(f"its {argument} depends on the input: {_PRODUCT}")
-    weight: Tensor = node[argument]
-    return weight
 
 
 def _read_batch_norm(node: Node) -> TransferFunction:
     """Read a batch normalization in inference mode: a scale for each channel."""
     scale = normalization_scale(node).abs()
-    axes = len(sample_shape(node.output)) - 1
+    shape = (-1, *[1] * (len(sample_shape(node.output)) - 1))
+    bias = node["bias"]
+    constants = (node["running_mean"].double() * scale).abs()
+    constants = constants if bias is None else constants + bias.double().abs()
+
+    def spread(radii: Tensor) -> Tensor:
+        return radii * scale.to(radii).view(shape)
+
     return TransferFunction(
         "largest scale of a channel",
-        _known_growth(float(scale.max()) * _ROUNDING),
-        Affine(lambda radii: radii * scale.to(radii).view(-1, *[1] * axes)),
+        known_growth(above(float(scale.max()), 8)),
+        Affine(spread),
+        # The root and the quotient, the scale, the shift, and the two that every entry meets.
+        rounding=Rounding(12, spread, constants.view(shape)),
     )
 
 
@@ -259,60 +304,103 @@ def _read_sum(node: Node) -> TransferFunction:
     if node.kind == "rsub":
         terms = (node["self"], alpha), (node["other"], 1.0)
     weights = [weight for given, weight in terms if isinstance(given, Value)]
-    growth = (w * _repeats(node, v) for w, v in zip(weights, node.inputs, strict=True))
+    growth = (above(w * repeats(node, v), 4) for w, v in zip(weights, node.inputs, strict=True))
     size = sample_shape(node.output)
+    fixed = [w * torch.as_tensor(g).double().abs() for g, w in terms if not isinstance(g, Value)]
+    offset: Tensor | float = sum(fixed) if fixed else 0.0
+    if isinstance(offset, Tensor) and offset.ndim > len(size):
+        offset = offset[0]  # for one sample
+
+    def spread(*radii: Tensor) -> Tensor:
+        zeros: Tensor = radii[0].new_zeros(len(radii[0]), *size)
+        return sum((w * r for w, r in zip(weights, radii, strict=True)), zeros)
+
     return TransferFunction(
-        "sum",
-        _known_growth(*growth),
-        Affine(
-            lambda *radii: sum(
-                (w * r for w, r in zip(weights, radii, strict=True)),
-                radii[0].new_zeros(len(radii[0]), *size),
-            )
-        ),
+        "sum", known_growth(*growth), Affine(spread), rounding=Rounding(3, spread, offset)
     )
 
 
 def _read_scaling(node: Node) -> TransferFunction:
-    """Products and quotients with fixed numbers."""
+    """Products and quotients with fixed numbers, and of two values."""
     first, second = node["self"], node["other"]
     is_quotient = node.kind == "div"
-    if is_quotient and isinstance(second, Value):
-        raise node.refusal(_QUOTIENT)
-    if len(node.inputs) != 1:
-        raise node.refusal("both sides depend on the input, so that nothing bounds it")
     if is_quotient and node.arguments.get("rounding_mode") is not None:
         raise node.refusal("rounding jumps")
+    if is_quotient and isinstance(second, Value):
+        return _quotient_of_values(node)
+    if len(node.inputs) != 1:
+        return TransferFunction(
+            "product of two values",
+            no_growth(node, "both sides depend on the input, so that nothing bounds it"),
+            product(node.run, node.run),
+            rounding=Rounding(2, node.run),
+        )
     factor = torch.as_tensor(second if isinstance(first, Value) else first).double()
     factor = (1 / factor if is_quotient else factor).abs()
-    largest = float(factor.max()) * _repeats(node, node.inputs[0]) * _ROUNDING
+    size = sample_shape(node.output)
+    if factor.ndim > len(size):
+        factor = factor[0]  # for one sample
+
+    def spread(radii: Tensor) -> Tensor:
+        return radii * factor.to(radii)
+
+    largest = above(float(factor.max()) * repeats(node, node.inputs[0]), 8)
     return TransferFunction(
-        "largest factor", _known_growth(largest), Affine(lambda radii: radii * factor.to(radii))
+        "largest factor", known_growth(largest), Affine(spread), rounding=Rounding(4, spread)
     )
 
 
-def _repeats(node: Node, value: Value) -> float:
-    """Factor by which a value grows because its entries are used several times."""
-    return math.sqrt(math.prod(sample_shape(node.output)) / math.prod(sample_shape(value)))
+def _quotient_of_values(node: Node) -> TransferFunction:
+    refused = no_growth(node, QUOTIENT)
+    if isinstance(node["self"], Value) and len(node.inputs) == 2:
+        form = Smooth(quotient, lambda inputs: quotient(inputs)[1].abs(), None)
+        return TransferFunction("quotient of two values", refused, form, rounding=relative(2))
+    raise node.refusal("a fixed number over a value is read as its reciprocal only")
+
+
+def _read_choice(node: Node) -> TransferFunction:
+    """Entries of values or fixed numbers, by a fixed condition."""
+    if isinstance(node["condition" if node.kind == "where" else "mask"], Value):
+        raise node.refusal("its condition depends on the input, so that it may jump")
+    growth = known_growth(*(above(repeats(node, value), 4) for value in node.inputs))
+    return TransferFunction(
+        "entries chosen", growth, Affine(_linear_part(node)), is_move=True, has_constants=True
+    )
 
 
 def _read_negation(node: Node) -> TransferFunction:
     """A change of sign."""
     del node
-    return TransferFunction("sign", _known_growth(1.0), Affine(lambda radii: radii))
+    return TransferFunction("sign", known_growth(1.0), Affine(lambda radii: radii))
 
 
 def _read_joining(node: Node) -> TransferFunction:
     """Values side by side, or one written into a part of another."""
-    growth = _known_growth(*[1.0] * len(node.inputs))
-    return TransferFunction("side by side", growth, Affine(_linear_part(node)), is_joint=True)
+    growth = known_growth(*[1.0] * len(node.inputs))
+    return TransferFunction(
+        "side by side",
+        growth,
+        Affine(_linear_part(node)),
+        is_joint=True,
+        is_move=True,
+        has_constants=_has_constants(node),
+    )
+
+
+def _has_constants(node: Node) -> bool:
+    zeros = (torch.zeros(1, *sample_shape(value), dtype=value.dtype) for value in node.inputs)
+    return bool(node.run(*zeros).any())
 
 
 def _read_constant(node: Node) -> TransferFunction:
     """A tensor made in the shape of a value, whatever its numbers are."""
     size = sample_shape(node.output)
     return TransferFunction(
-        "fixed", _known_growth(0.0), Affine(lambda radii: radii.new_zeros(len(radii), *size))
+        "fixed",
+        known_growth(0.0),
+        Affine(lambda radii: radii.new_zeros(len(radii), *size)),
+        is_move=True,
+        has_constants=True,
     )
 
 
@@ -329,7 +417,27 @@ def _read_average(node: Node) -> TransferFunction:
         lambda: (_row_and_column_sums(node),),
         Affine(_linear_part(node)),
         is_selection=node.kind in _SELECTIONS,
+        rounding=_average_rounding(node),
+        is_move=node.kind in _MOVES and node.kind != "to",
+        has_constants=node.kind in ("pad", "constant_pad_nd") and _has_constants(node),
     )
+
+
+def _average_rounding(node: Node) -> Rounding | None:
+    if node.kind == "to":
+        return Rounding(1, lambda sizes: sizes)
+    if node.kind not in _MEANS:
+        return None
+    before, after = sample_shape(node.inputs[0]), sample_shape(node.output)
+    if node.kind.startswith("avg_pool"):
+        count = math.prod(_sizes(node["kernel_size"], 1 if node.kind == "avg_pool1d" else 2))
+    elif node.kind.startswith("adaptive"):
+        axes = 1 if node.kind == "adaptive_avg_pool1d" else 2
+        windows = zip(before[-axes:], after[-axes:], strict=True)
+        count = math.prod(math.ceil(n / m) + 1 for n, m in windows)
+    else:
+        count = math.prod(before) // max(1, math.prod(after))
+    return Rounding(count + 3, _linear_part(node), is_sum=True)
 
 
 def _linear_part(node: Node) -> Callable[..., Tensor]:
@@ -341,7 +449,8 @@ def _row_and_column_sums(node: Node) -> float:
     outputs, pull_back = torch.func.vjp(node.run, zeros)[:2]
     rows = node.run(torch.ones_like(zeros)) - outputs
     (columns,) = pull_back(torch.ones_like(outputs))
-    return math.sqrt(float(rows.max()) * float(columns.max())) * _ROUNDING
+    terms = zeros.numel() + outputs.numel()
+    return above(math.sqrt(float(rows.max()) * float(columns.max())), terms)
 
 
 _SELECTIONS = (
@@ -352,6 +461,7 @@ _MOVES = (
     *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "expand"),
     *("permute", "transpose", "t", "movedim", "roll", "flip", "pad", "constant_pad_nd"),
     *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "to", *_SELECTIONS),
+    *("repeat", "index_select"),
 )
 _MEANS = (
     *("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "mean", "sum"),
@@ -361,78 +471,6 @@ _MEANS = (
 # --- Activations, sorting and pooling --------------------------------------------------------
 
 
-_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
-# Steepest at √2: Φ(√2) + √2 φ(√2). Of the others, where the second derivative is zero, rounded up.
-_GELU = 0.5 * (1 + math.erf(1)) + math.exp(-1) / math.sqrt(math.pi) + 1e-12
-_GELU_BY_TANH, _SILU, _MISH = 1.1291, 1.0999, 1.0886
-
-# The steepest slope, and the shape.
-CURVES: dict[str, tuple[float, Form]] = {
-    "relu": (1.0, ConvexCurve()),
-    "abs": (1.0, ConvexCurve(lowest=0.0)),
-    "relu6": (1.0, Increasing()),
-    "hardtanh": (1.0, Increasing()),
-    "clamp": (1.0, Increasing()),
-    "clip": (1.0, Increasing()),
-    "tanh": (1.0, Increasing()),
-    "sigmoid": (0.25, Increasing()),
-    "hardsigmoid": (1 / 6, Increasing()),
-    "log_sigmoid": (1.0, Increasing()),
-    "softsign": (1.0, Increasing()),
-    "softshrink": (1.0, Increasing()),
-    "tanhshrink": (1.0, Increasing()),
-    "softplus": (1.0, Increasing()),
-    "atan": (1.0, Increasing()),
-    "erf": (2 / math.sqrt(math.pi), Increasing()),
-    "selu": (_SELU_SCALE * _SELU_ALPHA + 1e-12, Increasing()),
-    "sin": (1.0, Unshaped()),
-    "cos": (1.0, Unshaped()),
-    "silu": (_SILU, Unshaped()),
-    "mish": (_MISH, Unshaped()),
-    "hardswish": (1.5, Unshaped()),
-    # Its derivative diag(p) - p pᵀ has rows whose absolute values add up to 2 p (1 - p).
-    "softmax": (0.5, Unshaped()),
-}
-
-
-def _read_curve(node: Node) -> TransferFunction:
-    if len(node.inputs) != 1:
-        raise node.refusal("its limits depend on the input, so that its slope is not known")
-    constant, form = CURVES[node.kind]
-    return TransferFunction("steepest slope", _known_growth(constant), form)
-
-
-def _read_gelu(node: Node) -> TransferFunction:
-    constant = _GELU if node["approximate"] == "none" else _GELU_BY_TANH
-    return TransferFunction("steepest slope", _known_growth(constant), Unshaped())
-
-
-def _read_leaky(node: Node) -> TransferFunction:
-    return _two_slopes(float(node["negative_slope"]))
-
-
-def _read_prelu(node: Node) -> TransferFunction:
-    slopes = [float(slope) for slope in _fixed_argument(node, "weight").flatten()]
-    return max((_two_slopes(slope) for slope in (*slopes, 1.0)), key=_preference)
-
-
-def _preference(transfer: TransferFunction) -> tuple[float, bool]:
-    """The steepest counts; among equals the one with the least known shape."""
-    return transfer.growth()[0], isinstance(transfer.form, Unshaped)
-
-
-def _two_slopes(slope: float) -> TransferFunction:
-    form: Form = Unshaped() if slope < 0 else ConvexCurve() if slope <= 1 else Increasing()
-    return TransferFunction("steepest slope", _known_growth(max(1.0, abs(slope))), form)
-
-
-def _read_exponential_unit(node: Node) -> TransferFunction:
-    # `celu` keeps slope 1 at zero whatever alpha is; `elu` has slope alpha on the left of it.
-    slope = float(node["alpha"]) if node.kind == "elu" else 1.0
-    form: Form = Increasing() if slope > 0 else Unshaped()
-    return TransferFunction("steepest slope", _known_growth(max(1.0, abs(slope))), form)
-
-
 def _read_extreme(node: Node) -> TransferFunction:
     """The larger or smaller of two, or of all along axes."""
     form: Form = Largest() if node.kind in ("maximum", "amax") else Increasing()
@@ -440,7 +478,7 @@ def _read_extreme(node: Node) -> TransferFunction:
         value.shape != node.output.shape for value in node.inputs
     ):
         raise node.refusal("values of different shapes are not read")
-    growth = _known_growth(*[1.0] * len(node.inputs))
+    growth = known_growth(*[1.0] * len(node.inputs))
     return TransferFunction("one entry each", growth, form, is_joint=True)
 
 
@@ -454,7 +492,7 @@ def _read_max_pool(node: Node) -> TransferFunction:
         math.ceil(k / (s // math.gcd(s, d)))
         for k, s, d in zip(kernel, stride, dilation, strict=True)
     )
-    growth = _known_growth(math.sqrt(windows))
+    growth = known_growth(math.sqrt(windows))
     return TransferFunction(f"entries in {windows} windows", growth, Largest())
 
 
@@ -465,12 +503,16 @@ def _sizes(given: int | Sequence[int], axes: int) -> tuple[int, ...]:
 
 def _read_sorting(node: Node) -> TransferFunction:
     del node
-    return TransferFunction("sorts entries", _known_growth(1.0), Increasing())
+    return TransferFunction("sorts entries", known_growth(1.0), Increasing())
 
 
 def _read_reflection(node: Node) -> TransferFunction:
+    """A reflection, taken on the wrong side only where it moves by no more than rounding."""
     del node
-    return TransferFunction("reflects, or does not", _known_growth(1.0), Unshaped())
+    rounding = Rounding(2 * LIBRARY, lambda sizes: sizes + sizes.roll(sizes.shape[1] // 2, 1))
+    return TransferFunction(
+        "reflects, or does not", known_growth(1.0), Unshaped(), rounding=rounding
+    )
 
 
 # --- The table -------------------------------------------------------------------------------
@@ -478,6 +520,10 @@ def _read_reflection(node: Node) -> TransferFunction:
 
 # Modules whose parts, one by one, say less than the whole.
 _FACTORIZED = (FactorizedLinear, FactorizedConv1d, FactorizedConv2d)
+_TRANSPOSED = (
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d),
+    *(OrthogonalConvTranspose1d, OrthogonalConvTranspose2d),
+)
 _LAYERS = (nn.Conv1d, nn.Conv2d, *ORTHOGONAL, *_FACTORIZED)
 _SORTING = (MaxMin, GroupSort)
 
@@ -494,7 +540,10 @@ _RULES: dict[str, Callable[[Node], TransferFunction]] = {
     **{module.__name__: _read_layer for module in _LAYERS},
     **dict.fromkeys(_CONVOLUTIONS, _read_convolution),
     "linear": _read_linear,
-    **dict.fromkeys(("matmul", "mm"), _read_matmul),
+    **dict.fromkeys(("matmul", "mm", "bmm"), _read_matmul),
+    "attention_scores": _read_scores,
+    "attention_weights": read_softmax,
+    "attention_sums": _read_sums,
     "batch_norm": _read_batch_norm,
     **dict.fromkeys(("add", "sub", "rsub"), _read_sum),
     **dict.fromkeys(("mul", "div"), _read_scaling),
@@ -503,28 +552,30 @@ _RULES: dict[str, Callable[[Node], TransferFunction]] = {
     **dict.fromkeys(("zeros_like", "ones_like", "full_like"), _read_constant),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full"), _read_constant),
     **dict.fromkeys((*_MOVES, *_MEANS), _read_average),
-    **dict.fromkeys(CURVES, _read_curve),
-    "gelu": _read_gelu,
-    "leaky_relu": _read_leaky,
-    "prelu": _read_prelu,
-    **dict.fromkeys(("elu", "celu"), _read_exponential_unit),
+    **dict.fromkeys((*CURVES, *BENDS), read_curve),
+    "gelu": read_gelu,
+    "softplus": read_softplus,
+    "softmax": read_softmax,
+    "exp": read_exponential,
+    **dict.fromkeys(("pow", "square"), read_power),
+    **dict.fromkeys(POSITIVE, read_positive),
+    **dict.fromkeys(("layer_norm", "rms_norm"), read_normalization),
+    **dict.fromkeys(("where", "masked_fill"), _read_choice),
+    "leaky_relu": read_leaky,
+    "prelu": read_prelu,
+    **dict.fromkeys(("elu", "celu"), read_exponential_unit),
     **dict.fromkeys(("maximum", "minimum", "amax", "amin"), _read_extreme),
     **dict.fromkeys(("max_pool1d", "max_pool2d"), _read_max_pool),
     **{module.__name__: _read_sorting for module in _SORTING},
     HouseholderActivation.__name__: _read_reflection,
 }
 
-_PRODUCT = "it multiplies values that both depend on the input, so that nothing bounds it"
-_QUOTIENT = "it divides by a value that depends on the input, which may be as small as it likes"
 _DEVIATION = "it divides by the deviation of its input, which may be as small as it likes"
 # Why an operation has no rule, where more can be said than that.
 _REASONS = {
-    "scaled_dot_product_attention": f"attention: {_PRODUCT}",
-    **dict.fromkeys(("einsum", "bmm", "baddbmm", "square", "pow", "bilinear"), _PRODUCT),
-    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), f"gates and states: {_PRODUCT}"),
-    **dict.fromkeys(("reciprocal", "rsqrt"), _QUOTIENT),
-    "exp": "its slope grows without bound",
-    **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm"), _DEVIATION),
+    **dict.fromkeys(("einsum", "baddbmm", "bilinear"), PRODUCT),
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), f"gates and states: {PRODUCT}"),
+    "native_layer_norm": _DEVIATION,
     **dict.fromkeys(("group_norm", "native_group_norm", "instance_norm"), _DEVIATION),
     "_native_batch_norm_legit": (
         "it takes samples together: it divides by the deviation of the batch itself"

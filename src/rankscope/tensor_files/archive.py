@@ -64,13 +64,18 @@ def _check_sizes(infos: list[zipfile.ZipInfo], size: int, path: Path) -> None:
     require_plausible(sum(info.file_size for info in infos), size, who=str(path))
 
 
+def most_believed(size: int) -> int:
+    """How many bytes a packed file of this size may hold."""
+    return max(_ANYWAY, _LARGEST_RATIO * size)
+
+
 def require_plausible(num_bytes: int, size: int, *, who: str) -> None:
     """Refuse packed data that say that they are far larger than the file they are packed in.
 
     Raises:
         ModelFileError: with both sizes.
     """
-    allowed = max(_ANYWAY, _LARGEST_RATIO * size)
+    allowed = most_believed(size)
     if num_bytes > allowed:
         raise ModelFileError(
             f"{who} has {size:,} bytes and claims to hold {num_bytes:,} when unpacked; at most "

@@ -146,14 +146,8 @@ def _read_header(data: bytes, start: int, size: int, *, who: str) -> _Header:
             else numpy_format.read_array_header_2_0
         )
         shape, is_fortran, dtype = read(file)
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        MemoryError,
-        RecursionError,
-        OverflowError,
-    ) as error:
+    except Exception as error:
+        # Numpy reads the header as an expression: damage raises errors of its parser, too.
         raise ModelFileError(
             f"{who} is damaged, or not what numpy.save writes: it has {size:,} bytes, and its "
             "header cannot be read."

@@ -1,7 +1,8 @@
 import pytest
 
 from rankscope.diagrams.running.arrays import Array, Reader
-from rankscope.diagrams.running.schedule import Fill, Multiply, Operation, Read, Schedule, Spread
+from rankscope.diagrams.running.operations import Fill, Multiply, Operation, Read, Spread
+from rankscope.diagrams.running.schedule import Schedule
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from rankscope.diagrams.cost import peak_memory
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Sum, Term
 from rankscope.diagrams.parts import Function, Index, Node, Region, Role
-from rankscope.diagrams.running.schedule import (
+from rankscope.diagrams.running.operations import (
     Add,
     Apply,
     Fill,
@@ -13,8 +13,8 @@ from rankscope.diagrams.running.schedule import (
     Read,
     Scale,
     Spread,
-    schedule,
 )
+from rankscope.diagrams.running.schedule import schedule
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 

@@ -13,7 +13,7 @@ from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import RECIPES, Convolution, Function, Index, Node, Role
 from rankscope.diagrams.running.expressions import Expression, literal, number, word
-from rankscope.diagrams.running.schedule import (
+from rankscope.diagrams.running.operations import (
     Apply,
     Invoke,
     Multiply,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.llama import is_tied
+from rankscope.auditing.families.llama import BlockMaps, biased_block, is_tied
 from rankscope.auditing.families.tensor_list import (
     SIZES,
     ExpectedTensor,
@@ -16,7 +16,6 @@ from rankscope.auditing.families.tensor_list import (
     linear,
     norm,
     read_sizes,
-    separate_attention,
     table,
 )
 from rankscope.errors import ConfigurationError
@@ -53,16 +52,66 @@ def _bert(fields: Fields) -> tuple[Configuration, Tensors]:
 def _bert_tensors(fields: Fields, sizes: Configuration) -> Iterator[ExpectedTensor]:
     types = fields.count("type_vocab_size", default=2)
     yield from _embeddings(fields, sizes.width, types=types)
+    block = biased_block(
+        sizes,
+        "attention.self.query attention.self.key attention.self.value attention.output.dense",
+        "intermediate.dense output.dense",
+        after=("attention.output.LayerNorm", "output.LayerNorm"),
+    )
     for number in range(sizes.depth):
-        name = f"encoder.layer.{number}"
-        one = f"{name}.attention.self"
-        names = (f"{one}.query", f"{one}.key", f"{one}.value", f"{name}.attention.output.dense")
-        yield from separate_attention(sizes, names, bias=True, output_bias=True)
-        yield from norm(f"{name}.attention.output.LayerNorm", sizes.width, bias=True)
-        maps = f"{name}.intermediate.dense", f"{name}.output.dense"
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
-        yield from norm(f"{name}.output.LayerNorm", sizes.width, bias=True)
-    yield from linear("pooler.dense", (sizes.width, sizes.width), Part.OTHER, bias=True)
+        yield from block(f"encoder.layer.{number}")
+    yield from _bert_head(fields, sizes)
+
+
+# Classes of BERT and RoBERTa whose base model has no pooler, and what stands on the base instead.
+_WORDS_HEADS = ("ForMaskedLM", "LMHeadModel", "ForCausalLM")
+_PLACES_HEADS = {"ForTokenClassification": "classifier", "ForQuestionAnswering": "qa_outputs"}
+
+
+def _bert_head(fields: Fields, sizes: Configuration) -> Iterator[ExpectedTensor]:
+    """What stands behind the last block, by the first of `architectures`; a pooler without one."""
+    kind = next(iter(fields.words("architectures")), "")
+    width, is_roberta = sizes.width, "oberta" in kind.lower()
+    if kind.endswith(_WORDS_HEADS):
+        yield from _words_head(fields, width, is_roberta=is_roberta)
+        return
+    ending = next((one for one in _PLACES_HEADS if kind.endswith(one)), None)
+    if ending is not None:
+        shape = (_bert_labels(fields), width)
+        yield from linear(_PLACES_HEADS[ending], shape, Part.HEAD, bias=True)
+        return
+    is_sorting = kind.endswith("ForSequenceClassification")
+    if is_sorting and is_roberta:
+        yield from linear("classifier.dense", (width, width), Part.HEAD, bias=True)
+        last = (_bert_labels(fields), width)
+        yield from linear("classifier.out_proj", last, Part.HEAD, bias=True)
+        return
+    yield from linear("pooler.dense", (width, width), Part.OTHER, bias=True)
+    if kind == "BertForPreTraining":
+        yield from _words_head(fields, width, is_roberta=False)
+        yield from linear("cls.seq_relationship", (2, width), Part.HEAD, bias=True)
+    elif is_sorting:
+        yield from linear("classifier", (_bert_labels(fields), width), Part.HEAD, bias=True)
+
+
+def _words_head(fields: Fields, width: int, *, is_roberta: bool) -> Iterator[ExpectedTensor]:
+    """A map, a normalization, and the table again with a bias of its own."""
+    names = "lm_head.dense", "lm_head.layer_norm", "lm_head"
+    if not is_roberta:
+        start = "cls.predictions"
+        names = f"{start}.transform.dense", f"{start}.transform.LayerNorm", start
+    words = fields.size("vocab_size")
+    yield from linear(names[0], (width, width), Part.HEAD, bias=True)
+    yield from norm(names[1], width, bias=True)
+    yield ExpectedTensor(f"{names[2]}.bias", (words,), Part.HEAD)
+    tied = is_tied(fields, default=True)
+    yield ExpectedTensor(f"{names[2]}.decoder.weight", (words, width), Part.HEAD, is_tied=tied)
+    yield ExpectedTensor(f"{names[2]}.decoder.bias", (words,), Part.HEAD, is_tied=True)
+
+
+def _bert_labels(fields: Fields) -> int:
+    names = fields.document.get("id2label")
+    return fields.count("num_labels", default=len(names) if isinstance(names, Mapping) else 2)
 
 
 def _distilbert(fields: Fields) -> tuple[Configuration, Tensors]:
@@ -72,15 +121,14 @@ def _distilbert(fields: Fields) -> tuple[Configuration, Tensors]:
 
 def _distilbert_tensors(fields: Fields, sizes: Configuration) -> Iterator[ExpectedTensor]:
     yield from _embeddings(fields, sizes.width, types=0)
+    block = biased_block(
+        sizes,
+        "attention.q_lin attention.k_lin attention.v_lin attention.out_lin",
+        "ffn.lin1 ffn.lin2",
+        after=("sa_layer_norm", "output_layer_norm"),
+    )
     for number in range(sizes.depth):
-        name = f"transformer.layer.{number}"
-        one = f"{name}.attention"
-        names = (f"{one}.q_lin", f"{one}.k_lin", f"{one}.v_lin", f"{one}.out_lin")
-        yield from separate_attention(sizes, names, bias=True, output_bias=True)
-        yield from norm(f"{name}.sa_layer_norm", sizes.width, bias=True)
-        maps = f"{name}.ffn.lin1", f"{name}.ffn.lin2"
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
-        yield from norm(f"{name}.output_layer_norm", sizes.width, bias=True)
+        yield from block(f"transformer.layer.{number}")
 
 
 def _albert(fields: Fields) -> tuple[Configuration, Tensors]:
@@ -111,21 +159,17 @@ def _albert_tensors(
     yield from _embeddings(fields, embedding, types=types)
     shape = (sizes.width, embedding)
     yield from linear("encoder.embedding_hidden_mapping_in", shape, Part.EMBEDDING, bias=True)
+    block = biased_block(
+        sizes,
+        "attention.query attention.key attention.value attention.dense",
+        "ffn ffn_output",
+        after=("attention.LayerNorm", "full_layer_layer_norm"),
+    )
     for group in range(fields.size("num_hidden_groups", default=1)):
         for number in range(fields.size("inner_group_num", default=1)):
             name = f"encoder.albert_layer_groups.{group}.albert_layers.{number}"
-            yield from _albert_block(sizes, name)
+            yield from block(name)
     yield from linear("pooler", (sizes.width, sizes.width), Part.OTHER, bias=True)
-
-
-def _albert_block(sizes: Configuration, name: str) -> Iterator[ExpectedTensor]:
-    one = f"{name}.attention"
-    names = (f"{one}.query", f"{one}.key", f"{one}.value", f"{one}.dense")
-    yield from separate_attention(sizes, names, bias=True, output_bias=True)
-    yield from norm(f"{one}.LayerNorm", sizes.width, bias=True)
-    maps = f"{name}.ffn", f"{name}.ffn_output"
-    yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
-    yield from norm(f"{name}.full_layer_layer_norm", sizes.width, bias=True)
 
 
 _COUNTED = "the encoder with all embeddings and the pooler, without heads for tasks"
@@ -193,25 +237,22 @@ def _tensors(
     yield ExpectedTensor("embeddings.position_embeddings", (1, num_patches + 1, width), part)
     yield ExpectedTensor(f"{name}.weight", (width, *patch), part)
     yield ExpectedTensor(f"{name}.bias", (width,), part)
+    block = biased_block(
+        sizes,
+        "attention.attention.query attention.attention.key attention.attention.value "
+        "attention.output.dense",
+        "intermediate.dense output.dense",
+    )
     bias = fields.flag("qkv_bias", default=True)
+    block = replace(block, has_bias=bias, before=("layernorm_before", "layernorm_after"))
     for number in range(sizes.depth):
-        yield from _block(sizes, f"encoder.layer.{number}", bias=bias)
+        yield from block(f"encoder.layer.{number}")
     yield from norm("layernorm", width, bias=True)
     if "ViTModel" in fields.words("architectures"):
         yield from linear("pooler.dense", (width, width), Part.OTHER, bias=True)
     labels = _num_labels(fields)
     if labels:
         yield from linear("classifier", (labels, width), Part.HEAD, bias=True)
-
-
-def _block(sizes: Configuration, name: str, *, bias: bool) -> Iterator[ExpectedTensor]:
-    yield from norm(f"{name}.layernorm_before", sizes.width, bias=True)
-    one = f"{name}.attention.attention"
-    names = (f"{one}.query", f"{one}.key", f"{one}.value", f"{name}.attention.output.dense")
-    yield from separate_attention(sizes, names, bias=bias, output_bias=True)
-    yield from norm(f"{name}.layernorm_after", sizes.width, bias=True)
-    maps = f"{name}.intermediate.dense", f"{name}.output.dense"
-    yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
 
 
 def _num_labels(fields: Fields) -> int:
@@ -284,24 +325,20 @@ def _stack(fields: Fields, sizes: Configuration, name: str, depth: int) -> Itera
     is_gated = fields.choice("feed_forward_proj", _ACTIVATIONS).startswith("gated")
     ups = ("wi_0", "wi_1") if is_gated else ("wi",)
     for number in range(depth):
-        block = f"{name}.block.{number}.layer"
+        layers = f"{name}.block.{number}.layer"
         for layer, kind in enumerate(kinds):
-            yield from _attention(sizes, f"{block}.{layer}", kind)
+            one = f"{layers}.{layer}"
+            maps = BlockMaps(sizes, attention=" ".join(f"{kind}.{side}" for side in "qkvo"))
+            yield from maps.attention_maps(one)
+            yield from norm(f"{one}.layer_norm", sizes.width, bias=False)
             if number == layer == 0:
-                positions = f"{block}.0.SelfAttention.relative_attention_bias.weight"
+                positions = f"{one}.SelfAttention.relative_attention_bias.weight"
                 yield ExpectedTensor(positions, (buckets, sizes.heads), Part.ATTENTION)
-        last = f"{block}.{len(kinds)}"
-        maps = tuple(f"{last}.DenseReluDense.{one}" for one in (*ups, "wo"))
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps)
+        last = f"{layers}.{len(kinds)}"
+        names = tuple(f"{last}.DenseReluDense.{one}" for one in (*ups, "wo"))
+        yield from feed_forward(sizes.width, sizes.feed_forward, names)
         yield from norm(f"{last}.layer_norm", sizes.width, bias=False)
     yield from norm(f"{name}.final_layer_norm", sizes.width, bias=False)
-
-
-def _attention(sizes: Configuration, name: str, kind: str) -> Iterator[ExpectedTensor]:
-    one = f"{name}.{kind}"
-    names = (f"{one}.q", f"{one}.k", f"{one}.v", f"{one}.o")
-    yield from separate_attention(sizes, names, bias=False, output_bias=False)
-    yield from norm(f"{name}.layer_norm", sizes.width, bias=False)
 
 
 T5_FAMILIES = (

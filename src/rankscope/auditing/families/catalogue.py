@@ -17,7 +17,7 @@ from rankscope.auditing.families.tensor_list import (
     count_beyond_width,
     count_parameters,
 )
-from rankscope.errors import ConfigurationError
+from rankscope.errors import ConfigurationError, UnknownFamilyError
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family
@@ -76,9 +76,9 @@ def find_family(document: Mapping[str, object], *, family: str | None, who: str)
 
 def _refuse_nested(document: Mapping[str, object], who: str) -> None:
     for key, reason in _NESTED.items():
-        if key in document:
+        if document.get(key) is not None:
             name = ascii(document.get("model_type", document.get("init_class")))[:_SHOWN]
-            raise ConfigurationError(
+            raise UnknownFamilyError(
                 f"{who}: a model of type {name} with the key {key} is not read: {reason}. "
                 "Give the part with hidden_size and num_hidden_layers as a file of its own."
             )
@@ -117,7 +117,7 @@ def _by_keys(document: Mapping[str, object]) -> Family | None:
     return max(fitting, key=lambda family: len(family.telling_keys), default=None)
 
 
-def _unknown_family_error(document: Mapping[str, object], who: str) -> ConfigurationError:
+def _unknown_family_error(document: Mapping[str, object], who: str) -> UnknownFamilyError:
     model_type = document.get("model_type")
     if model_type is None:
         reason = "it has no model_type, and its keys fit no family or several"
@@ -125,7 +125,7 @@ def _unknown_family_error(document: Mapping[str, object], who: str) -> Configura
         reason = f"its model_type {ascii(model_type)[:_SHOWN]} is not known"
     missing = [key for key in SIZES if document.get(key) is None]
     lack = f" It lacks {', '.join(missing)}, which most families have." if missing else ""
-    return ConfigurationError(
+    return UnknownFamilyError(
         f"{who}: of no family that can be read: {reason}.{lack} "
         f"If its tensors are those of a known family, name it: {', '.join(sorted(FAMILIES))}."
     )
@@ -134,8 +134,9 @@ def _unknown_family_error(document: Mapping[str, object], who: str) -> Configura
 # --- From a document such as config.json to sizes, exact counts and the tensors they imply --------
 
 
-# The largest models known have about 20,000.
-_MAX_HEADS_AND_EXPERTS = 1_000_000
+# The largest models known have about 25,000.
+_MAX_HEADS_AND_EXPERTS = 200_000
+_FEWEST = 8  # tensors of a block, whatever it holds
 
 
 def read_configuration(
@@ -185,7 +186,7 @@ def _read(
     fields.require(chosen.required)
     sizes, generated = chosen.read(fields)
     # Before anything is listed: the longest lists run over the experts or heads of all blocks.
-    if sizes.depth * max(sizes.heads, sizes.num_experts) > _MAX_HEADS_AND_EXPERTS:
+    if sizes.depth * max(sizes.heads, sizes.num_experts, _FEWEST) > _MAX_HEADS_AND_EXPERTS:
         raise ConfigurationError(
             f"{who}: {sizes.depth:,} blocks with {sizes.heads:,} heads and {sizes.num_experts:,} "
             f"experts each; wanted at most {_MAX_HEADS_AND_EXPERTS:,} of each in all blocks."

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
 from rankscope.auditing.families.llama import (
-    Frame,
-    GatedBlock,
+    BlockMaps,
+    DecoderFrame,
     decoder,
     gated_feed_forward,
     is_tied,
@@ -20,7 +20,6 @@ from rankscope.auditing.families.tensor_list import (
     Part,
     Tensors,
     feed_forward,
-    fused_attention,
     linear,
     norm,
     output_map,
@@ -48,30 +47,30 @@ _LONG_NAMES = ("gate_proj", "up_proj", "down_proj")
 
 def _mixtral(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = replace(read_sizes(fields), num_experts=fields.size("num_local_experts"))
-    maps = GatedBlock(sizes)
+    maps = BlockMaps(sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        yield from maps.attention(name)
+        yield from maps.attention_maps(name)
         yield from numbered_experts(sizes, f"{name}.block_sparse_moe", _SHORT_NAMES)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _minicpm(fields: Fields) -> tuple[Configuration, Tensors]:
     num_experts = fields.count("num_experts", default=0)
     sizes = replace(read_sizes(fields), num_experts=max(1, num_experts))
-    maps = GatedBlock(sizes)
+    maps = BlockMaps(sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        yield from maps.attention(name)
+        yield from maps.attention_maps(name)
         yield from numbered_experts(sizes, f"{name}.mlp", _SHORT_NAMES)
 
-    frame = Frame(is_tied(fields, default=True))
+    frame = DecoderFrame(is_tied(fields, default=True))
     return sizes, decoder(sizes, frame, block if num_experts else maps)
 
 
 def _qwen_moe(
-    fields: Fields, maps: GatedBlock, shared: int
+    fields: Fields, maps: BlockMaps, shared: int
 ) -> Callable[[str, int], Iterator[ExpectedTensor]]:
     sizes, dense = maps.sizes, fields.size("intermediate_size")
     step, only_dense = (
@@ -80,7 +79,7 @@ def _qwen_moe(
     )
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        yield from maps.attention(name)
+        yield from maps.attention_maps(name)
         if number in only_dense or (number + 1) % step:
             yield from gated_feed_forward(sizes, f"{name}.mlp", dense)
             return
@@ -103,15 +102,15 @@ def _expert_sizes(fields: Fields, sizes: Configuration, key: str) -> Configurati
 
 def _qwen2_moe(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = _expert_sizes(fields, read_sizes(fields), "num_experts")
-    maps = GatedBlock(sizes, has_bias=fields.flag("qkv_bias", default=True))
+    maps = BlockMaps(sizes, has_bias=fields.flag("qkv_bias", default=True))
     shared = fields.size("shared_expert_intermediate_size")
-    return sizes, decoder(sizes, Frame(is_tied(fields)), _qwen_moe(fields, maps, shared))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), _qwen_moe(fields, maps, shared))
 
 
 def _qwen3_moe(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = _expert_sizes(fields, read_sizes(fields), "num_experts")
     maps = qwen3_block(fields, sizes)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), _qwen_moe(fields, maps, 0))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), _qwen_moe(fields, maps, 0))
 
 
 def deepseek_feed_forward(
@@ -143,13 +142,13 @@ def deepseek_sizes(fields: Fields, sizes: Configuration) -> Configuration:
 def _deepseek(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
     sizes = deepseek_sizes(fields, sizes)
-    attention, maps = GatedBlock(sizes, bias, bias), deepseek_feed_forward(fields, sizes)
+    attention, maps = BlockMaps(sizes, bias, bias), deepseek_feed_forward(fields, sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        yield from attention.attention(name)
+        yield from attention.attention_maps(name)
         yield from maps(name, number)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 _COUNTED = "all experts, routers and the output matrix, not only what one token passes through"
@@ -181,48 +180,33 @@ EXPERT_FAMILIES = (
 # --- Gated decoders that keep queries, keys and values, or gate and map up, in one matrix ---------
 
 
-def _gate_and_up(
-    sizes: Configuration, fused: str, down: str, *, bias: bool
-) -> Iterator[ExpectedTensor]:
-    width, inner = sizes.width, sizes.feed_forward
-    yield from linear(fused, (2 * inner, width), Part.FEED_FORWARD, bias=bias)
-    yield from linear(down, (width, inner), Part.FEED_FORWARD, bias=bias)
-
-
 def _baichuan(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        names = f"{name}.self_attn.W_pack", f"{name}.self_attn.o_proj"
-        yield from fused_attention(sizes, names, bias=False, output_bias=False)
-        yield from gated_feed_forward(sizes, f"{name}.mlp", sizes.feed_forward)
-
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    block = BlockMaps(sizes, attention="self_attn.W_pack self_attn.o_proj")
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _phi3(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        names = f"{name}.self_attn.qkv_proj", f"{name}.self_attn.o_proj"
-        yield from fused_attention(sizes, names, bias=False, output_bias=False)
-        yield from _gate_and_up(
-            sizes, f"{name}.mlp.gate_up_proj", f"{name}.mlp.down_proj", bias=False
-        )
-
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    block = BlockMaps(
+        sizes,
+        attention="self_attn.qkv_proj self_attn.o_proj",
+        feed_forward="mlp.gate_up_proj mlp.down_proj",
+        has_joint_gate=True,
+    )
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _internlm2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("bias", default=True)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        names = f"{name}.attention.wqkv", f"{name}.attention.wo"
-        yield from fused_attention(sizes, names, bias=bias, output_bias=bias)
-        maps = tuple(f"{name}.feed_forward.{one}" for one in ("w1", "w3", "w2"))
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps)
-
-    frame = Frame(
+    block = BlockMaps(
+        sizes,
+        has_bias=bias,
+        has_output_bias=bias,
+        attention="attention.wqkv attention.wo",
+        feed_forward="feed_forward.w1 feed_forward.w3 feed_forward.w2",
+    )
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("attention_norm", "ffn_norm"),
         embedding="model.tok_embeddings",
@@ -236,14 +220,15 @@ def _qwen(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
     sizes = replace(sizes, feed_forward=sizes.feed_forward // 2)
     bias = not fields.flag("no_bias", default=True)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        names = f"{name}.attn.c_attn", f"{name}.attn.c_proj"
-        yield from fused_attention(sizes, names, bias=True, output_bias=bias)
-        maps = tuple(f"{name}.mlp.{one}" for one in ("w1", "w2", "c_proj"))
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=bias)
-
-    frame = Frame(
+    block = BlockMaps(
+        sizes,
+        has_bias=True,
+        has_output_bias=bias,
+        has_feed_forward_bias=bias,
+        attention="attn.c_attn attn.c_proj",
+        feed_forward="mlp.w1 mlp.w2 mlp.c_proj",
+    )
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("ln_1", "ln_2"),
         embedding="transformer.wte",
@@ -262,7 +247,7 @@ def _chatglm(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
     if fields.flag("multi_query_attention", default=False):
         sizes = replace(sizes, key_value_heads=fields.size("multi_query_group_num"))
-    frame = Frame(
+    frame = DecoderFrame(
         is_tied(fields),
         has_norm_bias=not fields.flag("rmsnorm", default=True),
         embedding="transformer.embedding.word_embeddings",
@@ -273,20 +258,17 @@ def _chatglm(fields: Fields) -> tuple[Configuration, Tensors]:
     return sizes, decoder(sizes, frame, _chatglm_block(fields, sizes))
 
 
-def _chatglm_block(
-    fields: Fields, sizes: Configuration
-) -> Callable[[str, int], Iterator[ExpectedTensor]]:
+def _chatglm_block(fields: Fields, sizes: Configuration) -> BlockMaps:
     bias = fields.flag("add_bias_linear", default=False)
-    query_bias = bias or fields.flag("add_qkv_bias", default=False)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        names = f"{name}.self_attention.query_key_value", f"{name}.self_attention.dense"
-        yield from fused_attention(sizes, names, bias=query_bias, output_bias=bias)
-        yield from _gate_and_up(
-            sizes, f"{name}.mlp.dense_h_to_4h", f"{name}.mlp.dense_4h_to_h", bias=bias
-        )
-
-    return block
+    return BlockMaps(
+        sizes,
+        has_bias=bias or fields.flag("add_qkv_bias", default=False),
+        has_output_bias=bias,
+        has_feed_forward_bias=bias,
+        attention="self_attention.query_key_value self_attention.dense",
+        feed_forward="mlp.dense_h_to_4h mlp.dense_4h_to_h",
+        has_joint_gate=True,
+    )
 
 
 FUSED_FAMILIES = (
@@ -338,14 +320,14 @@ def _deepseek_v2(fields: Fields) -> tuple[Configuration, Tensors]:
     and a value for every head, whatever `num_key_value_heads` says.
     """
     sizes = deepseek_sizes(fields, read_sizes(fields))
-    sizes = replace(sizes, key_value_heads=sizes.heads)
+    sizes = replace(sizes, key_value_heads=sizes.heads, latent=fields.size("kv_lora_rank"))
     maps = deepseek_feed_forward(fields, sizes)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
         yield from _latent_attention(fields, sizes, f"{name}.self_attn")
         yield from maps(name, number)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 LATENT_FAMILIES = (

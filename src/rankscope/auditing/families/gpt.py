@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.llama import Frame, decoder, is_tied
+from rankscope.auditing.families.llama import (
+    BlockMaps,
+    DecoderFrame,
+    biased_block,
+    decoder,
+    is_tied,
+)
 from rankscope.auditing.families.tensor_list import (
     SIZES,
     ExpectedTensor,
@@ -12,12 +18,9 @@ from rankscope.auditing.families.tensor_list import (
     Fields,
     Part,
     Tensors,
-    feed_forward,
-    fused_attention,
     linear,
     norm,
     read_sizes,
-    separate_attention,
     table,
     transposed,
 )
@@ -38,9 +41,9 @@ def read_gpt_sizes(fields: Fields) -> Configuration:
     return read_sizes(fields, feed_forward=4 * fields.size("hidden_size"))
 
 
-def _transformer_frame(fields: Fields, *, tied: bool, positions: bool) -> Frame:
+def _transformer_frame(fields: Fields, *, tied: bool, positions: bool) -> DecoderFrame:
     rows = fields.size("max_position_embeddings") if positions else 0
-    return Frame(
+    return DecoderFrame(
         is_tied(fields, default=tied),
         norms=("ln_1", "ln_2"),
         has_norm_bias=True,
@@ -51,11 +54,8 @@ def _transformer_frame(fields: Fields, *, tied: bool, positions: bool) -> Frame:
     )
 
 
-def _gpt2_block(sizes: Configuration, name: str) -> Iterator[ExpectedTensor]:
-    names = f"{name}.attn.c_attn", f"{name}.attn.c_proj"
-    yield from fused_attention(sizes, names, bias=True, output_bias=True)
-    maps = f"{name}.mlp.c_fc", f"{name}.mlp.c_proj"
-    yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
+def _gpt2_block(sizes: Configuration) -> BlockMaps:
+    return biased_block(sizes, "attn.c_attn attn.c_proj", "mlp.c_fc mlp.c_proj")
 
 
 def _gpt2(fields: Fields) -> tuple[Configuration, Tensors]:
@@ -67,7 +67,8 @@ def _gpt2(fields: Fields) -> tuple[Configuration, Tensors]:
         )
     sizes = read_gpt_sizes(fields)
     frame = _transformer_frame(fields, tied=True, positions=True)
-    return sizes, decoder(sizes, frame, lambda name, _: transposed(_gpt2_block(sizes, name)))
+    block = _gpt2_block(sizes)
+    return sizes, decoder(sizes, frame, lambda name, _: transposed(block(name)))
 
 
 def _gpt_bigcode(fields: Fields) -> tuple[Configuration, Tensors]:
@@ -76,21 +77,18 @@ def _gpt_bigcode(fields: Fields) -> tuple[Configuration, Tensors]:
     if fields.flag("multi_query", default=True):
         sizes = replace(sizes, key_value_heads=1)
     frame = _transformer_frame(fields, tied=True, positions=True)
-    return sizes, decoder(sizes, frame, lambda name, _: _gpt2_block(sizes, name))
+    return sizes, decoder(sizes, frame, _gpt2_block(sizes))
 
 
 def _gpt3(fields: Fields) -> tuple[Configuration, Tensors]:
     """PaddleNLP's GPT: matrices are stored as (inputs, outputs), token types are not used."""
     sizes = read_gpt_sizes(fields)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        one = f"{name}.self_attn"
-        names = (f"{one}.q_proj", f"{one}.k_proj", f"{one}.v_proj", f"{one}.out_proj")
-        yield from transposed(separate_attention(sizes, names, bias=True, output_bias=True))
-        maps = f"{name}.linear1", f"{name}.linear2"
-        yield from transposed(feed_forward(sizes.width, sizes.feed_forward, maps, bias=True))
-
-    frame = Frame(
+    block = biased_block(
+        sizes,
+        "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj",
+        "linear1 linear2",
+    )
+    frame = DecoderFrame(
         is_tied(fields, default=True),
         norms=("norm1", "norm2"),
         has_norm_bias=True,
@@ -100,19 +98,17 @@ def _gpt3(fields: Fields) -> tuple[Configuration, Tensors]:
         head="lm_head.decoder",
         positions=("gpt.embeddings.position_embeddings", fields.size("max_position_embeddings")),
     )
-    return sizes, decoder(sizes, frame, block)
+    return sizes, decoder(sizes, frame, lambda name, _: transposed(block(name)))
 
 
 def _gptj(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_gpt_sizes(fields)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        one = f"{name}.attn"
-        names = (f"{one}.q_proj", f"{one}.k_proj", f"{one}.v_proj", f"{one}.out_proj")
-        yield from separate_attention(sizes, names, bias=False, output_bias=False)
-        maps = f"{name}.mlp.fc_in", f"{name}.mlp.fc_out"
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
-
+    block = BlockMaps(
+        sizes,
+        has_feed_forward_bias=True,
+        attention="attn.q_proj attn.k_proj attn.v_proj attn.out_proj",
+        feed_forward="mlp.fc_in mlp.fc_out",
+    )
     frame = _transformer_frame(fields, tied=False, positions=False)
     frame = replace(frame, norms=("ln_1",), has_head_bias=True)
     return sizes, decoder(sizes, frame, block)
@@ -120,14 +116,15 @@ def _gptj(fields: Fields) -> tuple[Configuration, Tensors]:
 
 def _gpt_neox(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_gpt_sizes(fields), fields.flag("attention_bias", default=True)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        names = f"{name}.attention.query_key_value", f"{name}.attention.dense"
-        yield from fused_attention(sizes, names, bias=bias, output_bias=bias)
-        maps = f"{name}.mlp.dense_h_to_4h", f"{name}.mlp.dense_4h_to_h"
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
-
-    frame = Frame(
+    block = BlockMaps(
+        sizes,
+        has_bias=bias,
+        has_output_bias=bias,
+        has_feed_forward_bias=True,
+        attention="attention.query_key_value attention.dense",
+        feed_forward="mlp.dense_h_to_4h mlp.dense_4h_to_h",
+    )
+    frame = DecoderFrame(
         is_tied(fields),
         has_norm_bias=True,
         embedding="gpt_neox.embed_in",
@@ -196,30 +193,26 @@ def _tensors(fields: Fields, sizes: Configuration, embedding: int) -> Iterator[E
     yield table(f"{name}.embed_positions", positions, width)
     if embedding != width:
         yield from linear(f"{name}.project_in", (width, embedding), Part.EMBEDDING)
+    has_norms = fields.flag("layer_norm_elementwise_affine", default=True)
+    bias = fields.flag("enable_bias", default=True)
+    block = BlockMaps(
+        sizes,
+        has_bias=bias,
+        has_output_bias=bias,
+        has_feed_forward_bias=bias,
+        attention="self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj",
+        feed_forward="fc1 fc2",
+        after=("self_attn_layer_norm", "final_layer_norm") if has_norms else (),
+    )
     for number in range(sizes.depth):
-        yield from _block(fields, sizes, f"{name}.layers.{number}")
+        yield from block(f"{name}.layers.{number}")
     is_first = fields.flag("do_layer_norm_before", default=True)
-    if is_first and not fields.flag("_remove_final_layer_norm", default=False):
-        yield from _norm(fields, f"{name}.final_layer_norm", width)
+    if is_first and has_norms and not fields.flag("_remove_final_layer_norm", default=False):
+        yield from norm(f"{name}.final_layer_norm", width, bias=True)
     if embedding != width:
         yield from linear(f"{name}.project_out", (embedding, width), Part.HEAD)
     tied = is_tied(fields, default=True)
     yield ExpectedTensor("lm_head.weight", (vocabulary, embedding), Part.HEAD, is_tied=tied)
-
-
-def _block(fields: Fields, sizes: Configuration, name: str) -> Iterator[ExpectedTensor]:
-    bias, one = fields.flag("enable_bias", default=True), f"{name}.self_attn"
-    names = (f"{one}.q_proj", f"{one}.k_proj", f"{one}.v_proj", f"{one}.out_proj")
-    yield from separate_attention(sizes, names, bias=bias, output_bias=bias)
-    yield from _norm(fields, f"{name}.self_attn_layer_norm", sizes.width)
-    maps = f"{name}.fc1", f"{name}.fc2"
-    yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=bias)
-    yield from _norm(fields, f"{name}.final_layer_norm", sizes.width)
-
-
-def _norm(fields: Fields, name: str, width: int) -> Iterator[ExpectedTensor]:
-    if fields.flag("layer_norm_elementwise_affine", default=True):
-        yield from norm(name, width, bias=True)
 
 
 OPT_FAMILIES = (
@@ -240,16 +233,19 @@ def _phi(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_gpt_sizes(fields)
     has_head_norms = fields.flag("qk_layernorm", default=False)
 
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        one = f"{name}.self_attn"
-        names = (f"{one}.q_proj", f"{one}.k_proj", f"{one}.v_proj", f"{one}.dense")
-        yield from separate_attention(sizes, names, bias=True, output_bias=True)
-        for side in "qk" if has_head_norms else "":
-            yield from norm(f"{one}.{side}_layernorm", sizes.head_size, bias=True)
-        maps = f"{name}.mlp.fc1", f"{name}.mlp.fc2"
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
+    maps = biased_block(
+        sizes,
+        "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.dense",
+        "mlp.fc1 mlp.fc2",
+    )
 
-    frame = Frame(
+    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
+        yield from maps.attention_maps(name)
+        for side in "qk" if has_head_norms else "":
+            yield from norm(f"{name}.self_attn.{side}_layernorm", sizes.head_size, bias=True)
+        yield from maps.feed_forward_maps(name)
+
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("input_layernorm",),
         has_norm_bias=True,
@@ -262,14 +258,8 @@ def _phi(fields: Fields) -> tuple[Configuration, Tensors]:
 def _phi_msft(fields: Fields) -> tuple[Configuration, Tensors]:
     """The names of Phi's first release."""
     sizes = read_gpt_sizes(fields)
-
-    def block(name: str, number: int) -> Iterator[ExpectedTensor]:
-        names = f"{name}.mixer.Wqkv", f"{name}.mixer.out_proj"
-        yield from fused_attention(sizes, names, bias=True, output_bias=True)
-        maps = f"{name}.mlp.fc1", f"{name}.mlp.fc2"
-        yield from feed_forward(sizes.width, sizes.feed_forward, maps, bias=True)
-
-    frame = Frame(
+    block = biased_block(sizes, "mixer.Wqkv mixer.out_proj", "mlp.fc1 mlp.fc2")
+    frame = DecoderFrame(
         is_tied(fields),
         norms=("ln",),
         has_norm_bias=True,

@@ -11,9 +11,12 @@ from rankscope.auditing.families.tensor_list import (
     Part,
     Tensors,
     feed_forward,
+    fused_queries,
+    linear,
     norm,
+    output_map,
     read_sizes,
-    separate_attention,
+    separate_queries,
     table,
 )
 
@@ -21,7 +24,7 @@ from rankscope.auditing.families.tensor_list import (
 
 
 @dataclass(frozen=True)
-class Frame:
+class DecoderFrame:
     """What surrounds attention and feed-forward maps; the defaults are those of LLaMA.
 
     Args:
@@ -49,7 +52,7 @@ class Frame:
 
 def decoder(
     sizes: Configuration,
-    frame: Frame,
+    frame: DecoderFrame,
     block: Callable[[str, int], Iterator[ExpectedTensor]],
 ) -> Iterator[ExpectedTensor]:
     """All tensors, in the order in which they are used.
@@ -85,15 +88,20 @@ _AROUND_BOTH = (
 
 
 @dataclass(frozen=True)
-class GatedBlock:
-    """A block of LLaMA's kind; relatives differ in biases and in normalized queries and keys.
+class BlockMaps:
+    """The maps of a block, by their names after the block's; the defaults are those of LLaMA.
 
     Args:
         sizes: of the model.
         has_bias: whether queries, keys and values have one.
         has_output_bias: whether the heads' output has one.
-        has_feed_forward_bias: whether all three feed-forward maps have one.
+        has_feed_forward_bias: whether all feed-forward maps have one.
         head_norms: shapes of `q_norm` and `k_norm`, or None.
+        attention: queries, keys, values and output; or all three in one matrix, and output.
+        feed_forward: maps up (two if gated), and down.
+        has_joint_gate: whether the gate and the map up are one matrix.
+        before: normalizations before attention and before the feed-forward maps.
+        after: normalizations after attention and after the feed-forward maps.
     """
 
     sizes: Configuration
@@ -101,31 +109,65 @@ class GatedBlock:
     has_output_bias: bool = False
     has_feed_forward_bias: bool = False
     head_norms: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    attention: str = "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj"
+    feed_forward: str = "mlp.gate_proj mlp.up_proj mlp.down_proj"
+    has_joint_gate: bool = False
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
-    def __call__(self, name: str, number: int) -> Iterator[ExpectedTensor]:
-        """All maps of a block."""
-        yield from self.attention(name)
-        yield from gated_feed_forward(
-            self.sizes, f"{name}.mlp", self.sizes.feed_forward, bias=self.has_feed_forward_bias
-        )
+    def __call__(self, name: str, number: int = 0) -> Iterator[ExpectedTensor]:
+        """All tensors of a block."""
+        parts = (self.attention_maps(name), self.feed_forward_maps(name))
+        for place, part in enumerate(parts):
+            yield from self._norms(name, self.before[place : place + 1])
+            yield from part
+            yield from self._norms(name, self.after[place : place + 1])
 
-    def attention(self, name: str) -> Iterator[ExpectedTensor]:
+    def _norms(self, name: str, norms: tuple[str, ...]) -> Iterator[ExpectedTensor]:
+        for one in norms:
+            yield from norm(f"{name}.{one}", self.sizes.width, bias=True)
+
+    def attention_maps(self, name: str) -> Iterator[ExpectedTensor]:
         """Attention alone, for relatives with other feed-forward maps."""
-        name = f"{name}.self_attn"
-        names = (f"{name}.q_proj", f"{name}.k_proj", f"{name}.v_proj", f"{name}.o_proj")
-        yield from separate_attention(
-            self.sizes, names, bias=self.has_bias, output_bias=self.has_output_bias
-        )
+        *_, output = names = [f"{name}.{one}" for one in self.attention.split()]
+        if len(names) == 2:
+            yield from fused_queries(self.sizes, names[0], bias=self.has_bias)
+        else:
+            yield from separate_queries(self.sizes, names[:3], bias=self.has_bias)
+        yield from output_map(self.sizes, output, bias=self.has_output_bias)
         for side, shape in zip("qk", self.head_norms or (), strict=False):
-            yield ExpectedTensor(f"{name}.{side}_norm.weight", shape, Part.NORMALIZATION)
+            one = f"{name}.self_attn.{side}_norm.weight"
+            yield ExpectedTensor(one, shape, Part.NORMALIZATION)
+
+    def feed_forward_maps(self, name: str) -> Iterator[ExpectedTensor]:
+        """The feed-forward maps alone."""
+        names = tuple(f"{name}.{one}" for one in self.feed_forward.split())
+        width, inner, bias = self.sizes.width, self.sizes.feed_forward, self.has_feed_forward_bias
+        if self.has_joint_gate:
+            yield from linear(names[0], (2 * inner, width), Part.FEED_FORWARD, bias=bias)
+            names = names[1:]
+        yield from feed_forward(width, inner, names, bias=bias)
 
 
-def gated_feed_forward(
-    sizes: Configuration, name: str, inner: int, *, bias: bool = False
-) -> Iterator[ExpectedTensor]:
+def biased_block(
+    sizes: Configuration, attention: str, feed_forward: str, after: tuple[str, ...] = ()
+) -> BlockMaps:
+    """A block whose maps all have biases."""
+    return BlockMaps(
+        sizes,
+        has_bias=True,
+        has_output_bias=True,
+        has_feed_forward_bias=True,
+        attention=attention,
+        feed_forward=feed_forward,
+        after=after,
+    )
+
+
+def gated_feed_forward(sizes: Configuration, name: str, inner: int) -> Iterator[ExpectedTensor]:
     """Two maps up, one of them a gate, and one down."""
     names = (f"{name}.gate_proj", f"{name}.up_proj", f"{name}.down_proj")
-    yield from feed_forward(sizes.width, inner, names, bias=bias)
+    yield from feed_forward(sizes.width, inner, names)
 
 
 def is_tied(fields: Fields, *, default: bool = False) -> bool:
@@ -140,85 +182,87 @@ def one_norm_per_head(sizes: Configuration) -> tuple[tuple[int, ...], tuple[int,
 
 def _llama(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
-    block = GatedBlock(
+    block = BlockMaps(
         sizes,
         has_bias=bias,
         has_output_bias=bias,
         has_feed_forward_bias=fields.flag("mlp_bias", default=False),
     )
-    return sizes, decoder(sizes, Frame(is_tied(fields)), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), block)
 
 
 def _plain(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), GatedBlock(sizes))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), BlockMaps(sizes))
 
 
 def _qwen2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), GatedBlock(sizes, has_bias=True))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), BlockMaps(sizes, has_bias=True))
 
 
-def qwen3_block(fields: Fields, sizes: Configuration) -> GatedBlock:
+def qwen3_block(fields: Fields, sizes: Configuration) -> BlockMaps:
     """Normalized queries and keys; biases as the document says."""
     bias = fields.flag("attention_bias", default=False)
-    return GatedBlock(sizes, bias, bias, head_norms=one_norm_per_head(sizes))
+    return BlockMaps(sizes, bias, bias, head_norms=one_norm_per_head(sizes))
 
 
 def _qwen3(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields, head_size=128)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), qwen3_block(fields, sizes))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), qwen3_block(fields, sizes))
 
 
 def _gemma(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields, head_size=256), fields.flag("attention_bias", default=False)
-    frame = Frame(is_tied(fields, default=True))
-    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias))
+    frame = DecoderFrame(is_tied(fields, default=True))
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias))
 
 
 def _gemma2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields, head_size=256), fields.flag("attention_bias", default=False)
-    frame = Frame(is_tied(fields, default=True), norms=_AROUND_BOTH)
-    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias))
+    frame = DecoderFrame(is_tied(fields, default=True), norms=_AROUND_BOTH)
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias))
 
 
 def _gemma3(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields, head_size=256)
-    frame = Frame(is_tied(fields, default=True), norms=_AROUND_BOTH)
+    frame = DecoderFrame(is_tied(fields, default=True), norms=_AROUND_BOTH)
     return sizes, decoder(sizes, frame, qwen3_block(fields, sizes))
 
 
 def _olmo2(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
     shapes = (sizes.attention_width,), (sizes.key_value_heads * sizes.head_size,)
-    frame = Frame(is_tied(fields), norms=("post_attention_layernorm", "post_feedforward_layernorm"))
-    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias, head_norms=shapes))
+    frame = DecoderFrame(
+        is_tied(fields), norms=("post_attention_layernorm", "post_feedforward_layernorm")
+    )
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias, head_norms=shapes))
 
 
 def _internlm(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("bias", default=True)
-    return sizes, decoder(sizes, Frame(is_tied(fields)), GatedBlock(sizes, bias, bias))
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields)), BlockMaps(sizes, bias, bias))
 
 
 def _orion(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
-    frame = Frame(is_tied(fields), has_norm_bias=True)
-    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias))
+    frame = DecoderFrame(is_tied(fields), has_norm_bias=True)
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias))
 
 
 def _cohere(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes, bias = read_sizes(fields), fields.flag("attention_bias", default=False)
     shapes = (sizes.heads, sizes.head_size), (sizes.key_value_heads, sizes.head_size)
     norms = shapes if fields.flag("use_qk_norm", default=False) else None
-    frame = Frame(is_tied(fields, default=True), norms=("input_layernorm",))
-    return sizes, decoder(sizes, frame, GatedBlock(sizes, bias, bias, head_norms=norms))
+    frame = DecoderFrame(is_tied(fields, default=True), norms=("input_layernorm",))
+    return sizes, decoder(sizes, frame, BlockMaps(sizes, bias, bias, head_norms=norms))
 
 
 def _stablelm(fields: Fields) -> tuple[Configuration, Tensors]:
     sizes = read_sizes(fields)
     is_parallel = fields.flag("use_parallel_residual", default=False)
-    norms = ("input_layernorm",) if is_parallel else Frame.norms
-    maps = GatedBlock(sizes, has_bias=fields.flag("use_qkv_bias", default=False))
+    norms = ("input_layernorm",) if is_parallel else DecoderFrame.norms
+    maps = BlockMaps(sizes, has_bias=fields.flag("use_qkv_bias", default=False))
     has_head_norms = fields.flag("qk_layernorm", default=False)
 
     def block(name: str, number: int) -> Iterator[ExpectedTensor]:
@@ -228,7 +272,7 @@ def _stablelm(fields: Fields) -> tuple[Configuration, Tensors]:
                 one = f"{name}.self_attn.{side}_layernorm.norms.{head}.weight"
                 yield ExpectedTensor(one, (sizes.head_size,), Part.NORMALIZATION)
 
-    return sizes, decoder(sizes, Frame(is_tied(fields), norms, has_norm_bias=True), block)
+    return sizes, decoder(sizes, DecoderFrame(is_tied(fields), norms, has_norm_bias=True), block)
 
 
 LLAMA_FAMILIES = (

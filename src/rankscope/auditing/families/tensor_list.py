@@ -1,13 +1,13 @@
 """A family of configurations as a list of the tensors that its models have."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
 from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.errors import ConfigurationError, DocumentError
+from rankscope.errors import ConfigurationError, DocumentError, UnknownFamilyError
 from rankscope.strict_json import Choice, Flag, Integer, ListOf, Reader, Text
 
 # --- The tensors that a model must hold: names, shapes, and the part of the model they belong to
@@ -118,34 +118,19 @@ def count_beyond_width(
 # --- What the blocks of most families are made of: attention and feed-forward maps under any names
 
 
-def separate_attention(
-    sizes: Configuration,
-    names: tuple[str, str, str, str],
-    *,
-    bias: bool,
-    output_bias: bool,
+def separate_queries(
+    sizes: Configuration, names: Sequence[str], *, bias: bool
 ) -> Iterator[ExpectedTensor]:
-    """Queries, keys, values and outputs in four matrices; keys and values may be grouped."""
-    query, key, value, output = names
+    """Queries, keys and values in three matrices; keys and values may be grouped."""
     grouped = sizes.key_value_heads * sizes.head_size
-    rows = ((query, sizes.attention_width), (key, grouped), (value, grouped))
-    for name, size in rows:
+    for name, size in zip(names, (sizes.attention_width, grouped, grouped), strict=True):
         yield from linear(name, (size, sizes.width), Part.ATTENTION, bias=bias, head_axis=0)
-    yield from output_map(sizes, output, bias=output_bias)
 
 
-def fused_attention(
-    sizes: Configuration,
-    names: tuple[str, str],
-    *,
-    bias: bool,
-    output_bias: bool,
-) -> Iterator[ExpectedTensor]:
-    """Queries, keys and values in one matrix, outputs in another."""
-    fused, output = names
+def fused_queries(sizes: Configuration, name: str, *, bias: bool) -> Iterator[ExpectedTensor]:
+    """Queries, keys and values in one matrix."""
     rows = (sizes.heads + 2 * sizes.key_value_heads) * sizes.head_size
-    yield from linear(fused, (rows, sizes.width), Part.ATTENTION, bias=bias, head_axis=0)
-    yield from output_map(sizes, output, bias=output_bias)
+    yield from linear(name, (rows, sizes.width), Part.ATTENTION, bias=bias, head_axis=0)
 
 
 def output_map(sizes: Configuration, name: str, *, bias: bool) -> Iterator[ExpectedTensor]:
@@ -201,7 +186,7 @@ class Fields:
         """
         missing = [self._key(name) for name in names if not self.has(name)]
         if missing:
-            raise ConfigurationError(
+            raise UnknownFamilyError(
                 f"{self.who}: a configuration of family {self.family!r} needs "
                 f"{len(names)} keys, and {', '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."

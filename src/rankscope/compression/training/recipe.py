@@ -258,7 +258,9 @@ class Adam:
         self, parameters: Sequence[nn.Parameter], *, weight_decay: float
     ) -> torch.optim.Optimizer:
         """A fresh optimizer; the loop sets its learning rate before every step."""
-        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=weight_decay)
+        return torch.optim.AdamW(
+            parameters, betas=self.betas, weight_decay=weight_decay, fused=True
+        )
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Function, Index, IndexKind, Node, Region, Role
 from rankscope.errors import FamilyError
 
-SCORES = ("Xq", "WQ", "WK", "Xk")
-
 
 def single_head(
     *,
@@ -32,19 +30,10 @@ def single_head(
         raise FamilyError(
             f"single-head: H (number of heads) must be 1, got {num_heads}; use multi-head."
         )
-    query, keys, values = _data(num_queries, num_keys)
-    return Diagram(
-        "single-head",
-        (
-            *_tokens(num_queries, num_keys),
-            *_features("fge", num_features),
-            *_width("dc", head_size),
-        ),
-        (query, _matrix("Q", "fd"), _matrix("K", "gd"), keys, _matrix("V", "ec"), values),
-        output=("n", "c"),
-        regions=(_softmax(SCORES, scale="D**-0.5"),),
-        title="Single-head attention",
-    )
+    own = (*_features("fge", num_features), *_width("dc", head_size))
+    weights = (_matrix("Q", "fd"), _matrix("K", "gd"), _matrix("V", "ec"))
+    tokens = (num_queries, num_keys)
+    return _attention("single-head", "Single-head attention", tokens, own, weights, "D**-0.5")
 
 
 def multi_head(
@@ -64,28 +53,14 @@ def multi_head(
         >>> multi_head(num_heads=12).structure.legs["A"]
         ('n', 'h', 'm')
     """
-    query, keys, values = _data(num_queries, num_keys)
-    return Diagram(
-        "multi-head",
-        (
-            *_tokens(num_queries, num_keys),
-            *_features("fgeo", num_features),
-            *_width("dc", head_size),
-            Index("h", num_heads, "H", IndexKind.HEAD),
-        ),
-        (
-            query,
-            _tensor("Q", "fdh"),
-            _tensor("K", "gdh"),
-            keys,
-            _tensor("V", "ech"),
-            values,
-            _tensor("O", "och"),
-        ),
-        output=("n", "o"),
-        regions=(_softmax(SCORES, scale="D**-0.5"),),
-        title="Multi-head attention",
+    own = (
+        *_features("fgeo", num_features),
+        *_width("dc", head_size),
+        Index("h", num_heads, "H", IndexKind.HEAD),
     )
+    weights = tuple(map(_tensor, "QKVO", ("fdh", "gdh", "ech", "och")))
+    tokens = (num_queries, num_keys)
+    return _attention("multi-head", "Multi-head attention", tokens, own, weights, "D**-0.5")
 
 
 def grouped_query(
@@ -117,29 +92,15 @@ def grouped_query(
         shared = num_heads // num_groups
     elif num_heads is not None:
         label = rf"{num_heads}\,/\,G"
-    query, keys, values = _data(num_queries, num_keys)
-    return Diagram(
-        "grouped-query",
-        (
-            *_tokens(num_queries, num_keys),
-            *_features("fgeo", num_features),
-            *_width("dc", head_size),
-            Index("k", num_groups, "G", IndexKind.HEAD),
-            Index("q", shared, "Q", IndexKind.HEAD, label),
-        ),
-        (
-            query,
-            _tensor("Q", "fdkq"),
-            _tensor("K", "gdk"),
-            keys,
-            _tensor("V", "eck"),
-            values,
-            _tensor("O", "ockq"),
-        ),
-        output=("n", "o"),
-        regions=(_softmax(SCORES, scale="D**-0.5"),),
-        title="Grouped-query attention",
+    own = (
+        *_features("fgeo", num_features),
+        *_width("dc", head_size),
+        Index("k", num_groups, "G", IndexKind.HEAD),
+        Index("q", shared, "Q", IndexKind.HEAD, label),
     )
+    weights = tuple(map(_tensor, "QKVO", ("fdkq", "gdk", "eck", "ockq")))
+    tokens = (num_queries, num_keys)
+    return _attention("grouped-query", "Grouped-query attention", tokens, own, weights, "D**-0.5")
 
 
 def cp_attention(
@@ -159,27 +120,13 @@ def cp_attention(
     It is multi-head attention with R heads of one feature, so it is not equivalent to one with
     R = D H: the maps are N x R x M. R is `attention_rank`, by default D H when both are given.
     """
-    query, keys, values = _data(num_queries, num_keys)
-    return Diagram(
-        "cp-attention",
-        (
-            *_tokens(num_queries, num_keys),
-            *_features("fgeo", num_features),
-            _rank_index("r", attention_rank, num_heads, head_size),
-        ),
-        (
-            query,
-            _matrix("Q", "fr"),
-            _matrix("K", "gr"),
-            keys,
-            _matrix("V", "er"),
-            values,
-            _matrix("O", "or"),
-        ),
-        output=("n", "o"),
-        regions=(_softmax(SCORES),),
-        title="Attention in CP form",
+    own = (
+        *_features("fgeo", num_features),
+        _rank_index("r", attention_rank, num_heads, head_size),
     )
+    weights = tuple(map(_matrix, "QKVO", ("fr", "gr", "er", "or")))
+    tokens = (num_queries, num_keys)
+    return _attention("cp-attention", "Attention in CP form", tokens, own, weights)
 
 
 def tunable_attention(
@@ -200,29 +147,14 @@ def tunable_attention(
     (times the square root of H, for the scale). R is `attention_rank`, by default D H when both
     are given.
     """
-    query, keys, values = _data(num_queries, num_keys)
-    return Diagram(
-        "tunable-attention",
-        (
-            *_tokens(num_queries, num_keys),
-            *_features("fgeo", num_features),
-            _rank_index("r", attention_rank, num_heads, head_size),
-            _rank_index("t", attention_rank, num_heads, head_size),
-        ),
-        (
-            query,
-            _matrix("Q", "fr"),
-            _matrix("K", "gr"),
-            keys,
-            Node("C", ("t", "r"), Role.CORE),
-            _matrix("V", "et"),
-            values,
-            _matrix("O", "ot"),
-        ),
-        output=("n", "o"),
-        regions=(_softmax((*SCORES, "C"), scale="R**-0.5"),),
-        title="Attention with a tunable core",
+    own = (
+        *_features("fgeo", num_features),
+        *(_rank_index(name, attention_rank, num_heads, head_size) for name in "rt"),
     )
+    query, key, value, output = map(_matrix, "QKVO", ("fr", "gr", "et", "ot"))
+    weights = (query, key, Node("C", ("t", "r"), Role.CORE), value, output)
+    title, tokens = "Attention with a tunable core", (num_queries, num_keys)
+    return _attention("tunable-attention", title, tokens, own, weights, "R**-0.5")
 
 
 def _tokens(num_queries: int | None, num_keys: int | None) -> tuple[Index, Index]:
@@ -268,6 +200,29 @@ def _matrix(letter: str, indices: str) -> Node:
 
 def _tensor(letter: str, indices: str) -> Node:
     return Node(f"W{letter}", tuple(indices), label=rf"\mathcal{{W}}^{{\,{letter}}}")
+
+
+def _attention(
+    name: str,
+    title: str,
+    tokens: tuple[int | None, int | None],
+    own: tuple[Index, ...],
+    weights: tuple[Node, ...],
+    scale: str | None = None,
+) -> Diagram:
+    """Weights between queries, keys and values; a softmax around all but values and output."""
+    query, keys, values = _data(*tokens)
+    of_scores = [node for node in weights if node.name not in ("WV", "WO")]
+    of_values, *output = (node for node in weights if node.name in ("WV", "WO"))
+    inside = (query, *of_scores[:2], keys, *of_scores[2:])
+    return Diagram(
+        name,
+        (*_tokens(*tokens), *own),
+        (*inside, of_values, values, *output),
+        output=("n", "o" if output else "c"),
+        regions=(_softmax(tuple(node.name for node in inside), scale=scale),),
+        title=title,
+    )
 
 
 def _softmax(members: tuple[str, ...], scale: str | None = None) -> Region:

@@ -37,7 +37,8 @@ def _tucker2(**sizes: Any) -> Diagram:
     return tucker2_convolution(ConvolutionSizes(**sizes))
 
 
-ORDER = Setting("order", "order", "number of legs")
+_MOST_TENSORS = 1000
+ORDER = Setting("order", "order", "number of legs", largest=_MOST_TENSORS)
 SIZE = Setting("size", "sizes", "size of each leg", is_list=True)
 BONDS = Setting("rank", "bond_dimensions", "size of each bond", is_list=True)
 BATCH = Setting("B", "batch_size", "batch size, by default 1")
@@ -84,7 +85,7 @@ _ALL = (
         "sum-of-pure-tensors",
         "Sum of pure tensors",
         "Pure tensors added: the CP decomposition, one term at a time.",
-        (Setting("count", "num_terms", "number of terms"), ORDER, SIZE),
+        (Setting("count", "num_terms", "number of terms", largest=_MOST_TENSORS), ORDER, SIZE),
         sum_of_pure_tensors,
     ),
     Family(

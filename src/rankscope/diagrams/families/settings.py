@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rankscope.budget import require_within
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.network import Sum
 from rankscope.diagrams.parts import Index, IndexKind
@@ -23,6 +24,7 @@ class Setting:
         smallest: the smallest integer it may be.
         is_list: whether it may be several integers with commas between them.
         alias: another word for the same, which the exact network of that name uses.
+        largest: the largest integer it may be, if so many tensors are made; None for any.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Setting:
     smallest: int = 1
     is_list: bool = False
     alias: str | None = None
+    largest: int | None = None
 
     @property
     def wanted(self) -> str:
@@ -65,6 +68,8 @@ class Setting:
             raise self._refusal(value) from error
         if isinstance(part, bool) or number < self.smallest:
             raise self._refusal(value)
+        if self.largest is not None:
+            require_within("A family of diagrams", self.name, number, self.largest)
         return number
 
     def _refusal(self, value: str | Value) -> FamilyError:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.diagrams.running.schedule import Shape
+from rankscope.diagrams.running.operations import Shape
 from rankscope.errors import DiagramError
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rankscope.diagrams.running.schedule import (
+from rankscope.diagrams.running.operations import (
     Add,
     Apply,
     Attend,
@@ -22,10 +22,10 @@ from rankscope.diagrams.running.schedule import (
     Operation,
     Read,
     Scale,
-    Schedule,
     Shape,
     Spread,
 )
+from rankscope.diagrams.running.schedule import Schedule
 from rankscope.diagrams.running.statements import (
     convolution_axes,
     is_elementwise,

@@ -17,7 +17,7 @@ Positions = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Normalization:
+class NormalizedTerms:
     """Terms of a sum that are one batch normalization.
 
     Args:
@@ -47,9 +47,9 @@ class _Root:
     positions: Positions
 
 
-def batch_normalizations(terms: Sequence[Term]) -> dict[int, Normalization]:
+def batch_normalizations(terms: Sequence[Term]) -> dict[int, NormalizedTerms]:
     """The normalizations among the terms of a sum, by the place of the term that is normalized."""
-    made: dict[int, Normalization] = {}
+    made: dict[int, NormalizedTerms] = {}
     used: set[int] = set()
     for place, term in enumerate(terms):
         if term.coefficient != -1.0:
@@ -67,7 +67,7 @@ def batch_normalizations(terms: Sequence[Term]) -> dict[int, Normalization]:
     return made
 
 
-def _normalization(value: Diagram, mean: Diagram) -> Normalization | None:
+def _normalization(value: Diagram, mean: Diagram) -> NormalizedTerms | None:
     """The normalization of x that x r γ and μ r γ are the first terms of, if they are that."""
     for second in _roots(mean):
         held = [node for node in mean.nodes if node not in (second.variance, *_ones(mean))]
@@ -82,7 +82,7 @@ def _normalization(value: Diagram, mean: Diagram) -> Normalization | None:
                 inner = _without(value, first, scale)
                 if len(left) == 1 and inner is not None:
                     eps = float(first.region.function.option("eps"))
-                    return Normalization(
+                    return NormalizedTerms(
                         inner, first.positions, left[0], first.variance, scale, None, eps, ()
                     )
     return None

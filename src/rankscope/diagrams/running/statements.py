@@ -8,9 +8,9 @@ from functools import singledispatch
 
 from rankscope.diagrams.network import Word
 from rankscope.diagrams.parts import Convolution
-from rankscope.diagrams.running import schedule
+from rankscope.diagrams.running import operations
 from rankscope.diagrams.running.expressions import Expression, literal, number, word, written
-from rankscope.diagrams.running.schedule import Argument, Indices, Shape, Source
+from rankscope.diagrams.running.operations import Argument, Indices, Shape, Source
 from rankscope.diagrams.sizes import letters
 from rankscope.errors import SizeError
 
@@ -26,13 +26,13 @@ PAD_MODES = {
 
 
 @singledispatch
-def expression(operation: schedule.Operation, operands: tuple[Expression, ...]) -> Expression:
+def expression(operation: operations.Operation, operands: tuple[Expression, ...]) -> Expression:
     """The code that carries out an operation on its sources."""
     raise NotImplementedError(type(operation).__name__)
 
 
 @expression.register
-def _(operation: schedule.Read, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Read, operands: tuple[Expression, ...]) -> Expression:
     (array,) = operands
     if operation.rows is None:
         return array.reshaped(operation.shape)
@@ -46,14 +46,14 @@ def _(operation: schedule.Read, operands: tuple[Expression, ...]) -> Expression:
 
 
 @expression.register
-def _(operation: schedule.Fill, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Fill, operands: tuple[Expression, ...]) -> Expression:
     like = operands[0].code if operands else "self._like"
     value = str(int(operation.value)) if operation.is_integer else number(operation.value)
     return Expression(f"constant({value}, {like})", operation.shape, ())
 
 
 @expression.register
-def _(operation: schedule.Multiply, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Multiply, operands: tuple[Expression, ...]) -> Expression:
     inputs, output = operation.inputs, operation.output
     sizes = sizes_of(inputs, operands)
     if len(inputs) == 1:
@@ -75,7 +75,7 @@ def _(operation: schedule.Multiply, operands: tuple[Expression, ...]) -> Express
 
 
 @expression.register
-def _(operation: schedule.Spread, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Spread, operands: tuple[Expression, ...]) -> Expression:
     (indices,) = operation.inputs
     held = broadcast(operands[0], indices, operation.output, sizes_of(operation.inputs, operands))
     held = replace(held, shape=operation.shape, held=held.actual)
@@ -86,7 +86,7 @@ def _(operation: schedule.Spread, operands: tuple[Expression, ...]) -> Expressio
 
 
 @expression.register
-def _(operation: schedule.Convolve, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Convolve, operands: tuple[Expression, ...]) -> Expression:
     operands = tuple(operand.whole for operand in operands)
     sizes = sizes_of(operation.inputs, operands)
     parts = operation.convolutions
@@ -126,7 +126,7 @@ def _(operation: schedule.Convolve, operands: tuple[Expression, ...]) -> Express
 
 
 @expression.register
-def _(operation: schedule.Pick, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Pick, operands: tuple[Expression, ...]) -> Expression:
     chosen, held = operation.inputs
     operands = tuple(operand.whole for operand in operands)
     sizes = sizes_of(operation.inputs, operands)
@@ -153,7 +153,7 @@ def _(operation: schedule.Pick, operands: tuple[Expression, ...]) -> Expression:
 
 
 @expression.register
-def _(operation: schedule.Select, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Select, operands: tuple[Expression, ...]) -> Expression:
     (indices,) = operation.inputs
     place = indices.index(operation.along)
     whole = operands[0].whole
@@ -165,20 +165,20 @@ def _(operation: schedule.Select, operands: tuple[Expression, ...]) -> Expressio
 
 
 @expression.register
-def _(operation: schedule.Scale, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Scale, operands: tuple[Expression, ...]) -> Expression:
     (value,) = operands
     code = f"{value.atom} * {number(operation.factor)}"
     return replace(value, code=code, is_atom=False, origin=None)
 
 
 @expression.register
-def _(operation: schedule.Mask, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Mask, operands: tuple[Expression, ...]) -> Expression:
     code = f"causal_mask({operands[0].whole.code}, {operation.query}, {operation.key})"
     return Expression(code, operation.shape)
 
 
 @expression.register
-def _(operation: schedule.Apply, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Apply, operands: tuple[Expression, ...]) -> Expression:
     value, *scales = (operand.whole.code for operand in operands)
     function, over, shape = operation.function, operation.over, operation.shape
     options = {key: literal(function.option(key)) for key, _ in function.recipe.options}
@@ -199,7 +199,7 @@ def _(operation: schedule.Apply, operands: tuple[Expression, ...]) -> Expression
 
 
 @expression.register
-def _(operation: schedule.Add, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Add, operands: tuple[Expression, ...]) -> Expression:
     total: Expression | None = None
     for coefficient, operand in zip(operation.coefficients, operands, strict=True):
         term = operand if coefficient in (1.0, -1.0) else _scaled(operand, coefficient)
@@ -213,7 +213,7 @@ def _(operation: schedule.Add, operands: tuple[Expression, ...]) -> Expression:
 
 
 @expression.register
-def _(operation: schedule.Attend, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Attend, operands: tuple[Expression, ...]) -> Expression:
     given = ", ".join(operand.whole.code for operand in operands)
     causal = ", is_causal=True" if operation.is_causal else ""
     code = f"F.scaled_dot_product_attention({given}{causal}, scale={number(operation.scale)})"
@@ -221,7 +221,7 @@ def _(operation: schedule.Attend, operands: tuple[Expression, ...]) -> Expressio
 
 
 @expression.register
-def _(operation: schedule.Normalize, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Normalize, operands: tuple[Expression, ...]) -> Expression:
     shape, first = operation.shape, operation.positions[0]
     size = math.prod(shape[place] for place in operation.positions)
     after = shape[first + len(operation.positions) :]
@@ -235,7 +235,7 @@ def _(operation: schedule.Normalize, operands: tuple[Expression, ...]) -> Expres
 
 
 @expression.register
-def _(operation: schedule.Invoke, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Invoke, operands: tuple[Expression, ...]) -> Expression:
     def written_out(value: Argument) -> str:
         match value:
             case Source(place=place):
@@ -255,7 +255,7 @@ def _(operation: schedule.Invoke, operands: tuple[Expression, ...]) -> Expressio
 
 
 @expression.register
-def _(operation: schedule.Item, operands: tuple[Expression, ...]) -> Expression:
+def _(operation: operations.Item, operands: tuple[Expression, ...]) -> Expression:
     return Expression(f"{operands[0].atom}[{int(operation.place)}]", operation.shape)
 
 
@@ -338,7 +338,7 @@ def is_elementwise(inputs: tuple[Indices, ...], output: Indices) -> bool:
     return all(index in output for index in inputs[0] if index in inputs[1])
 
 
-def convolution_axes(operation: schedule.Convolve) -> tuple[Indices, Indices, Indices, Indices]:
+def convolution_axes(operation: operations.Convolve) -> tuple[Indices, Indices, Indices, Indices]:
     """Batch, groups, what the kernel brings, and channels.
 
     What both operands hold is groups if the output has it, else channels.
@@ -360,7 +360,7 @@ def _run(positions: Shape) -> Shape:
     return tuple(range(positions[0], positions[0] + len(positions)))
 
 
-def last_positions(operation: schedule.Apply) -> Shape:
+def last_positions(operation: operations.Apply) -> Shape:
     """As many positions as the function normalizes, at the end."""
     order = len(operation.shape)
     return tuple(range(order - len(operation.over), order))
@@ -385,7 +385,7 @@ def linear_axes(
 
 
 def _linear(
-    operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
+    operation: operations.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
 ) -> Expression:
     """A product with a weight, and a bias."""
     value, weight = operation.inputs
@@ -406,7 +406,7 @@ def _linear(
 
 
 def _matrix_product(
-    operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
+    operation: operations.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
 ) -> Expression | None:
     """A product that PyTorch's matrix product gives without moving any axis, if it is one."""
     for first, second in ((0, 1), (1, 0)):
@@ -433,7 +433,7 @@ def _matrix_product(
 
 
 def _tensor_product(
-    operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
+    operation: operations.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
 ) -> Expression | None:
     """A sum over several indices at once: einsum would copy the larger operand in any order."""
     first, second = operation.inputs
@@ -458,7 +458,7 @@ def _tensor_product(
 
 
 def _einsum(
-    operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
+    operation: operations.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
 ) -> Expression:
     """Any product, by letters."""
     inputs, output = operation.inputs, operation.output
@@ -472,7 +472,7 @@ def _einsum(
 
 
 def _merged_product(
-    operation: schedule.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
+    operation: operations.Multiply, operands: tuple[Expression, ...], sizes: Mapping[str, int]
 ) -> Expression:
     """A product with more indices than einsum has letters: as one product of matrices."""
     inputs, output = operation.inputs, operation.output

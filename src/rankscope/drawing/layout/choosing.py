@@ -37,7 +37,7 @@ from rankscope.drawing.layout.placement import (
     pinned,
 )
 from rankscope.drawing.layout.render import place_wiring, render
-from rankscope.drawing.layout.routing import LATER, Router
+from rankscope.drawing.layout.routing import LATER, MOST_JUDGED, Router
 from rankscope.drawing.layout.rows import Row, folded_rows, inline_row, row_between_lanes
 from rankscope.drawing.layout.sketch import GAP
 from rankscope.drawing.layout.staged import place_rows
@@ -202,6 +202,8 @@ FAULT_PENALTY, CROSSED = 1000.0, 40.0
 MAX_INLINE, MAX_INLINE_TOWER = 5, 9
 MAX_SWEEPS = 2
 MAX_MOVES = 48
+# Above so many wires there are fewer moves, by the third power: routing them all again takes long.
+USUAL_WIRES = 30
 GOOD_ENOUGH = 2 * LATER  # two wires that take the second best way
 
 
@@ -258,6 +260,8 @@ def place(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) ->
 def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placement:
     best: tuple[float, Placement] | None = None
     for candidate in _candidates(wiring, legs, view):
+        if len(wiring.segments) > MOST_JUDGED:
+            return candidate  # a plain layout: comparing several would take minutes
         detours = _detours(wiring, candidate)
         if detours == 0.0:
             return candidate
@@ -315,7 +319,8 @@ def _row_candidates(
     yield best
     cost = _detours(wiring, best)
     moves = [move for _ in range(MAX_SWEEPS) for move in _moves(wiring)]
-    for move in moves[:MAX_MOVES]:
+    crowding = max(1.0, len(wiring.segments) / USUAL_WIRES)
+    for move in moves[: int(MAX_MOVES / crowding**3)]:
         if cost <= GOOD_ENOUGH:
             break
         moved = {**dot_sides, **move}

@@ -29,6 +29,7 @@ from rankscope.drawing.scene import Box, Point, around
 
 
 CELL = 96.0
+MOST_JUDGED = 300  # wires that are compared with each other; with more, each goes its first way
 Thing = TypeVar("Thing")
 
 
@@ -383,6 +384,8 @@ class Router:
 
     def _route(self, segment: Segment) -> None:
         best: tuple[float, Route] | None = None
+        if len(self.wiring.segments) > MOST_JUDGED:
+            best = (0.0, next(iter(self._ways(segment))))
         for place, route in enumerate(self._ways(segment)):
             if best is not None and LATER * place >= best[0]:
                 break

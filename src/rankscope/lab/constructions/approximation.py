@@ -24,6 +24,7 @@ from rankscope.lab.constructions.piecewise_linear import (
     exact_values,
     one_hidden_layer,
 )
+from rankscope.robust.rounding import FLOAT64, above
 from rankscope.theorem import Theorem
 
 # Universal approximation in one dimension, with a proved error.
@@ -215,9 +216,22 @@ class ExponentialSum:
         for order in range(1, TAYLOR_ORDER + 1):
             products = (products[:, :, None] * scaled[:, None, :]).reshape(len(scaled), -1) / order
             bound += numpy.abs(terms @ products).sum(axis=1)
-        reach = numpy.abs(scaled).sum(axis=1)
+        reach = numpy.abs(scaled).sum(axis=1) * (1 + 2**-40)
         rest = numpy.exp(reach) * reach ** (TAYLOR_ORDER + 1) / math.factorial(TAYLOR_ORDER + 1)
-        return numpy.asarray(bound + numpy.abs(terms) @ rest)
+        return numpy.asarray(bound * (1 + 2**-40) + numpy.abs(terms) @ rest * (1 + 2**-40))
+
+    def rounding(self, points: Reals, terms: Reals) -> Reals:
+        """What float64 can change of the sum at points, and of the derivatives in `variation`.
+
+        Args:
+            points: rows.
+            terms: of the sum there.
+        """
+        exponents = numpy.abs(points - self.centre) @ numpy.abs(self.directions).T
+        offsets = (numpy.abs(points) + numpy.abs(self.centre)) @ numpy.abs(self.directions).T
+        count = 4 * len(self.coefficients) + 64
+        sizes = numpy.abs(terms) * (2 + exponents + offsets * FLOAT64.unit)
+        return numpy.asarray(4 * FLOAT64.gamma(count) * sizes.sum(axis=1))
 
 
 def lattice(num_inputs: int, size: int) -> Reals:
@@ -268,8 +282,11 @@ class RidgeApproximation:
         exponentials: the sum of exponentials in between.
         box: where it is near.
         epsilon: the error that was asked for.
-        fit_error: a bound on the error of the sum of exponentials, from the grid.
-        network_error: a bound on the distance of the network from the sum.
+        fit_error: a bound on the error of the sum of exponentials, from the grid, rounded upwards.
+        network_error: a bound on the distance of the network from the sum, in exact arithmetic on
+            unrounded weights.
+        rounding_error: what the rounding of the weights to float64 and the evaluation of the
+            network in float64, sums in any order, can add to it.
         grid: cells along each side of the grid that bounds the error.
     """
 
@@ -279,12 +296,13 @@ class RidgeApproximation:
     epsilon: float
     fit_error: float
     network_error: float
+    rounding_error: float
     grid: tuple[int, ...]
 
     @property
     def certified_error(self) -> float:
-        """A bound on the largest error on the box, up to the rounding of float64 evaluations."""
-        return self.fit_error + self.network_error
+        """A bound on the largest error on the box, in real numbers and in float64."""
+        return above(self.fit_error + self.network_error + self.rounding_error, 4)
 
     def __str__(self) -> str:
         units = sum(len(layer.bias) for layer in dense_layers(self.network)[:1])
@@ -305,8 +323,8 @@ def approximate_on_box(
     Lipschitz constant or interval arithmetic) against the sum's value at its centre and variation.
 
     Raises:
-        ConstructionError: if epsilon is not positive, there are more than three inputs, or no sum
-            of the lattice comes near enough.
+        ConstructionError: if epsilon is not positive, there are more than three inputs, no sum of
+            the lattice comes near enough, or the rounding of float64 is more than is left.
         TooLargeError: if the grid that the function needs is larger than `max_cells`, or the
             network would have more than 2^18 units.
 
@@ -342,10 +360,53 @@ def approximate_on_box(
         raise ConstructionError(
             f"approximate_on_box: the sum of {len(exponentials.coefficients)} exponentials is "
             f"within {fit_error:.3g} of the function on a grid of {grid} cells, not below epsilon "
-            f"{epsilon:g}. Raise epsilon or max_cells."
+            f"{epsilon:g}; float64 numbers there are {numpy.spacing(_largest(box)):.3g} apart. "
+            "Raise epsilon or max_cells, or move the box to the origin."
         )
-    network, network_error = _as_network(exponentials, box, epsilon - fit_error)
-    return RidgeApproximation(network, exponentials, box, epsilon, fit_error, network_error, grid)
+    network, network_error = _as_network(exponentials, box, (epsilon - fit_error) * _FOR_NETWORK)
+    rounding = _rounding_error(network, exponentials, box)
+    result = RidgeApproximation(
+        network, exponentials, box, epsilon, fit_error, network_error, rounding, grid
+    )
+    if not result.certified_error <= epsilon:
+        raise ConstructionError(
+            f"approximate_on_box: rounding to float64 moves the network by up to {rounding:.3g} on "
+            f"this box, whose coordinates reach {_largest(box):.3g}; with {fit_error:.3g} and "
+            f"{network_error:.3g} that is more than epsilon {epsilon:g}. Move the box to the "
+            "origin, or raise epsilon."
+        )
+    return result
+
+
+_FOR_NETWORK = 0.999  # of what is left of epsilon; the rest is for rounding
+
+
+def _largest(box: Box) -> float:
+    return float(numpy.maximum(numpy.abs(box.low), numpy.abs(box.high)).max())
+
+
+def _rounding_error(network: nn.Sequential, exponentials: ExponentialSum, box: Box) -> float:
+    """What rounding of weights and of the evaluation can change of the network on the box.
+
+    Weights of the first layer are products with a direction, its biases are differences with a
+    product of the direction and the centre; the second layer's are slopes that were subtracted.
+    Each met a few roundings, relative to the sizes of what was added up.
+    """
+    first, last = dense_layers(network)
+    corner = numpy.maximum(numpy.abs(box.low), numpy.abs(box.high))
+    centre = numpy.abs(exponentials.centre)
+    inner = numpy.abs(first.weight)
+    # Exponents where a unit begins to rise: its bias without the part of the centre.
+    sizes = inner @ (corner + centre) + numpy.abs(first.bias) + inner @ centre
+    dimension = len(corner)
+    hidden = FLOAT64.gamma(2 * dimension + 16) * sizes
+    outer = numpy.abs(last.weight)[0]
+    units = len(outer)
+    # Of the second layer: its weights are differences of slopes, quotients of differences of
+    # exponentials, each with about ten roundings that add up from kink to kink; and its sums.
+    reached = float(outer @ (sizes + hidden)) + float(numpy.abs(last.bias).sum())
+    error = float(outer @ hidden) + FLOAT64.gamma(32 * units + 64) * reached
+    return above(error, units + 16)
 
 
 def _grid(target: Target, box: Box, allowed: float) -> tuple[int, ...]:
@@ -385,14 +446,18 @@ def _fit(target: Target, box: Box, wanted: float) -> ExponentialSum:
 
 
 def _bound(target: Target, box: Box, exponentials: ExponentialSum, grid: tuple[int, ...]) -> float:
-    half = (box.high - box.low) / (2 * numpy.array(grid))
+    # Cells overlap by more than rounding can move their centres and sides.
+    rounded = 8 * FLOAT64.unit * (numpy.abs(box.low) + numpy.abs(box.high))
+    half = (box.high - box.low) / (2 * numpy.array(grid)) + rounded
     worst = 0.0
     for centres in box.cell_centres(grid, CHUNK):
         result = target.ranges(centres - half, centres + half)
-        sums = exponentials.terms(centres).sum(axis=1)
+        terms = exponentials.terms(centres)
+        sums = terms.sum(axis=1)
         error = numpy.maximum(result.high - sums, sums - result.low)
-        worst = max(worst, float((error + exponentials.variation(centres, half)).max()))
-    return worst
+        error += exponentials.variation(centres, half) + exponentials.rounding(centres, terms)
+        worst = max(worst, float(error.max()))
+    return above(worst, 8)
 
 
 def _ends(exponentials: ExponentialSum, box: Box) -> tuple[Reals, Reals]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankscope.lab.experiments.baselines import language_baselines, pixel_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
@@ -11,6 +11,7 @@ from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,
+    SearchedSteps,
     SequenceEntry,
     SequenceTask,
     Steps,
@@ -226,6 +227,9 @@ _EXACT_EMBEDDINGS: tuple[Entry, ...] = tuple(
     )
 )
 
+LONGER = SearchedSteps(3000)
+LONGER_PIXELS = SearchedSteps(6000)
+
 EMBEDDING_BOTTLENECK = Experiment(
     name="embedding-bottleneck",
     title="Width and depth beyond the embedding rank: test loss (nats), bits of pixels, exact rank",
@@ -280,6 +284,40 @@ EMBEDDING_BOTTLENECK = Experiment(
         _embedding_pairs(),
         (LOSS, BITS),
         exact_ranks,
+        stopping="Three seeds of every setting, whatever they say.",
+    ),
+)
+
+
+EMBEDDING_BOTTLENECK_LONGER = replace(
+    EMBEDDING_BOTTLENECK,
+    name="embedding-bottleneck-longer",
+    title="The same, trained past the baselines: test loss (nats) and bits by embedding rank",
+    entries=(
+        *language_baselines(CharacterTask()),
+        *pixel_baselines(PixelTask()),
+        *(
+            entry
+            for rank in RANKS
+            for entry in embedding_entries(CharacterTask(), SHAPES, rank, 64, LONGER)
+        ),
+        *(
+            entry
+            for pixels, rank in _PIXELS
+            for entry in embedding_entries(
+                PixelTask(pixels=pixels), SHAPES, rank, 64, LONGER_PIXELS
+            )
+        ),
+    ),
+    protocol=(
+        "As embedding-bottleneck, with 3,000 batches (pixels: 6,000) at the best of three learning "
+        "rates (1e-3, 3e-3, 1e-2), each tried for a tenth of them and judged on validation "
+        "samples, for every model alike."
+    ),
+    claims=Claims(
+        "Is width beyond the rank of the embedding wasted?",
+        _embedding_pairs(),
+        (LOSS, BITS),
         stopping="Three seeds of every setting, whatever they say.",
     ),
 )
@@ -376,6 +414,27 @@ HEAD_BOTTLENECK = Experiment(
         _head_pairs(),
         (LOSS,),
         exact_ranks,
+        stopping="Three seeds of every setting, whatever they say.",
+    ),
+)
+
+HEAD_BOTTLENECK_LONGER = replace(
+    HEAD_BOTTLENECK,
+    name="head-bottleneck-longer",
+    title="The same, trained past the baselines: test loss (nats) by heads and their size",
+    entries=(
+        *language_baselines(CharacterTask()),
+        *head_entries(CharacterTask(), (*WITH_SIZE_8, *WITH_64_CHANNELS), SIZE, LONGER),
+    ),
+    protocol=(
+        "The trained models of head-bottleneck, with 3,000 batches at the best of three learning "
+        "rates (1e-3, 3e-3, 1e-2), each tried for a tenth of them and judged on validation text, "
+        "for every model alike."
+    ),
+    claims=Claims(
+        "Is attention wider than the model wasted?",
+        _head_pairs(),
+        (LOSS,),
         stopping="Three seeds of every setting, whatever they say.",
     ),
 )

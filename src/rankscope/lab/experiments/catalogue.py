@@ -212,6 +212,13 @@ _EXPERIMENTS = (
         needs="tinyshakespeare, cifar-10-batches-bin",
     ),
     ListedExperiment(
+        "embedding-bottleneck-longer",
+        "bottlenecks",
+        "The same, trained past the baselines: test loss (nats) and bits by embedding rank",
+        60,
+        needs="tinyshakespeare, cifar-10-batches-bin",
+    ),
+    ListedExperiment(
         "head-bottleneck",
         "bottlenecks",
         "Heads and their size at equal parameters: test loss (nats) and exact separation rank",
@@ -219,9 +226,23 @@ _EXPERIMENTS = (
         needs="tinyshakespeare",
     ),
     ListedExperiment(
+        "head-bottleneck-longer",
+        "bottlenecks",
+        "The same, trained past the baselines: test loss (nats) by heads and their size",
+        30,
+        needs="tinyshakespeare",
+    ),
+    ListedExperiment(
         "attention-forms",
         "attention_forms",
         "Forms of attention: test loss (nats), BLEU (percent), bits per intensity",
+        45,
+        needs="tinyshakespeare, multi30k, cifar-10-batches-bin",
+    ),
+    ListedExperiment(
+        "attention-forms-longer",
+        "attention_forms",
+        "The same, trained past the baselines: test loss (nats), BLEU (percent), bits",
         45,
         needs="tinyshakespeare, multi30k, cifar-10-batches-bin",
     ),

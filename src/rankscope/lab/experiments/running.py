@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope.budget import require_within
 from rankscope.compression.training.recipe import working_seconds
 from rankscope.drawing.raster import write_figure
 from rankscope.errors import ExperimentError
@@ -247,6 +248,7 @@ def _write_outcome(outcome: Outcome, folder: Path) -> None:
 
 
 ONE_BY_ONE = Workers("sequential")
+_MOST_SEEDS = 1000
 QUICK_SECONDS = 90.0  # for all quick entries together
 
 
@@ -277,6 +279,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise ExperimentError(f"An entry needs more than 0 seconds, got {self.seconds}.")
+        require_within("experiment", "the number of seeds", self.seeds or 0, _MOST_SEEDS)
         if self.workers.backend == "threading":
             raise ExperimentError(
                 "Experiments do not run in threads: these would share torch's random numbers and "

@@ -195,12 +195,14 @@ class LoadedTask:
         loss: of a model on a batch.
         build: a fresh model of a shape.
         score: what is measured of a trained model, in inference mode.
+        validate: the loss on samples that are neither trained on nor scored, for choices.
     """
 
     training: TensorData
     loss: Loss
     build: Callable[[TransformerShape], nn.Module]
     score: Callable[[nn.Module], Row]
+    validate: Callable[[nn.Module], float]
 
 
 class SequenceTask(ABC):
@@ -238,6 +240,7 @@ class CharacterTask(SequenceTask):
             next_symbol_loss,
             lambda shape: LanguageModel(len(text.vocabulary.symbols), shape),
             lambda model: {"test loss": mean_loss(model, test)},
+            lambda model: mean_loss(model, windows(text.validation, self.length)),
         )
 
     def contexts(self, data: Path | None, *, count: int, length: int) -> Tensor:
@@ -271,6 +274,7 @@ class TranslationTask(SequenceTask):
             _pair_loss(result.train),
             lambda shape: TranslationModel(*sizes, shape),
             lambda model: self._score(model, result),
+            lambda model: _mean_pair_loss(model, result.validation),
         )
 
     @torch.no_grad()
@@ -313,11 +317,14 @@ class PixelTask(SequenceTask):
     def load(self, data: Path | None) -> LoadedTask:
         """Images as intensities (count, pixels, 3)."""
         train, test, levels = self.images_of(data)
+        # Test images that are not scored; where all are, there is no choice to make either.
+        validation = test[self.num_tested :][: self.num_tested]
         return LoadedTask(
             TensorData(train),
             lambda model, batch: bits_per_dimension(model, batch.inputs),
             lambda shape: PixelModel(levels, shape, self.pixels),
             lambda model: {"bits": _mean_bits(model, test[: self.num_tested])},
+            lambda model: _mean_bits(model, validation),
         )
 
     def images_of(self, data: Path | None) -> tuple[Tensor, Tensor, int]:
@@ -359,6 +366,13 @@ def _pair_loss(pairs: PairedSentences) -> Loss:
         )
 
     return loss
+
+
+@torch.no_grad()
+def _mean_pair_loss(model: nn.Module, pairs: PairedSentences) -> float:
+    loss = _pair_loss(pairs)
+    batches = pairs.data.batches(_BATCH)
+    return sum(float(loss(model, batch)) for batch in batches) / len(batches)
 
 
 def _sentence(numbers: list[int], words: tuple[str, ...]) -> list[str]:
@@ -415,6 +429,30 @@ class Steps:
 
 
 @dataclass(frozen=True)
+class SearchedSteps(Steps):
+    """The same after a search for the learning rate, declared in advance and equal for all models.
+
+    Every rate is tried for a share of the steps from the same first weights; the one with the least
+    loss on validation samples, which are not trained on, is taken for the whole training.
+
+    Args:
+        rates: that are tried; the learning rate of the steps is not used.
+        share: of the steps, for each.
+    """
+
+    rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
+    share: float = 0.1
+
+    def tried(self, rate: float) -> Steps:
+        """The steps of a trial."""
+        return Steps(max(1, round(self.share * self.count)), self.batch_size, rate)
+
+    def at(self, rate: float) -> Steps:
+        """The steps of the training."""
+        return Steps(self.count, self.batch_size, rate)
+
+
+@dataclass(frozen=True)
 class SequenceEntry(Entry):
     """Train a transformer and score it; its weights are kept.
 
@@ -447,13 +485,29 @@ class SequenceEntry(Entry):
 
     def train(self, model: nn.Module, task: LoadedTask, context: RunContext) -> History:
         """Train a model in place, going on from the folder."""
-        recipe = self.steps.recipe(len(task.training), seed=self.seed)
+        steps = self.steps
+        if isinstance(steps, SearchedSteps):
+            losses = {rate: self._tried(steps, rate, task, context) for rate in steps.rates}
+            steps = steps.at(min(losses, key=lambda rate: losses[rate]))
+        return self._fit(model, steps, task, context, "training")
+
+    def _tried(
+        self, steps: SearchedSteps, rate: float, task: LoadedTask, context: RunContext
+    ) -> float:
+        """The loss on validation samples after a trial of a rate."""
+        model = self.fresh(task)
+        self._fit(model, steps.tried(rate), task, context, f"rate-{rate:g}")
+        return task.validate(model.eval())
+
+    def _fit(
+        self, model: nn.Module, steps: Steps, task: LoadedTask, context: RunContext, folder: str
+    ) -> History:
         return fit(
             model,
             task.loss,
             task.training,
-            recipe,
-            folder=context.folder / "training",
+            steps.recipe(len(task.training), seed=self.seed),
+            folder=context.folder / folder,
             progress=context.report,
         )
 

@@ -27,6 +27,7 @@ from rankscope.rank.networks.network import (
 )
 from rankscope.rank.networks.self_attention import SelfAttention, normal
 from rankscope.rank.partition import Partition
+from rankscope.theorem import LowerBound, UpperBound
 
 # --- Rotations by rational angles: rotary positions that are exact modulo a prime -----------------
 
@@ -421,6 +422,26 @@ class PolynomialTransformer(PolynomialNetwork):
         least = 2**self.shape.depth if self.shape.gated else 1
         first = least if self.output_position in partition.right else 0
         return tuple(range(first, self.input_degree - least + first + 1, 2))
+
+    def upper_bound(self, partition: Partition) -> UpperBound:
+        """The least of the bounds by degrees, Gram matrices, shared keys and states."""
+        from rankscope.rank.networks.token_mixer_bounds import transformer_upper_bound
+
+        self.require_covered(partition)
+        return transformer_upper_bound(self.shape, partition)
+
+    def lower_bound(self, partition: Partition) -> LowerBound | None:
+        """That of attention, where keys and values are not shared and there is no mask or gate."""
+        from rankscope.rank.networks.token_mixer_bounds import transformer_lower_bound
+
+        self.require_covered(partition)
+        return transformer_lower_bound(self.shape, partition)
+
+    def grade_upper_bounds(self, partition: Partition) -> tuple[int, ...] | None:
+        """The terms of the upper bound, by degree in the right side."""
+        from rankscope.rank.networks.token_mixer_bounds import transformer_terms
+
+        return transformer_terms(self.shape, partition, self.grade_degrees(partition))
 
     def diagram(self) -> Network:
         """One step for the attention and one for the gate of each layer, on the array `x`."""

@@ -25,6 +25,7 @@ from rankscope.rank.networks.network import (
 )
 from rankscope.rank.networks.self_attention import normal
 from rankscope.rank.partition import Partition
+from rankscope.theorem import UpperBound
 
 
 class Kind(StrEnum):
@@ -366,6 +367,19 @@ class Recurrence(PolynomialNetwork):
         first = int(self.output_position in partition.right)
         step = 2 if self.shape.kind is Kind.DECAY else 1
         return tuple(range(first, self.input_degree + first, step))
+
+    def upper_bound(self, partition: Partition) -> UpperBound:
+        """The least of the bounds by degrees and by monomials of states."""
+        from rankscope.rank.networks.token_mixer_bounds import recurrence_upper_bound
+
+        self.require_covered(partition)
+        return recurrence_upper_bound(self.shape, partition)
+
+    def grade_upper_bounds(self, partition: Partition) -> tuple[int, ...] | None:
+        """The terms of the upper bound, by degree in the right side."""
+        from rankscope.rank.networks.token_mixer_bounds import recurrence_terms
+
+        return recurrence_terms(self.shape, partition, self.grade_degrees(partition))
 
     def diagram(self) -> Network:
         """One step for each state and each token that the output rests on."""

@@ -1,0 +1,155 @@
+"""Repair a compressed model within a given time: block by block, then end to end.
+
+    run = repair_model(dense, small.model, data, minutes=20, folder=Path("out.repair"))
+
+A third of the time goes to the blocks, each fitted to the original's outputs, where the model is a
+row of blocks and every one of them gets enough steps; the rest goes to distillation from the
+original, with the labels beside it where there are some. The model is changed in place; the same
+call again goes on where a killed one stopped.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression.repair import Distillation, fine_tune, fit_stages, stages_of
+from rankscope.compression.scores import run
+from rankscope.compression.training.loop import Evaluate
+from rankscope.compression.training.recipe import Adam, History, Recipe, TimedCosine
+from rankscope.errors import CompressionError
+from rankscope.modes import inference
+from rankscope.networks.batches import Batch, TensorData
+from rankscope.progress import Report, ignore
+
+STAGE_SHARE = 1 / 3  # of the time, for all blocks together
+LEAST_STEPS = 40  # of a block; with fewer its time is better spent end to end
+EPOCHS = 10_000  # more than any time allows
+LABEL_SHARE = 0.5  # of the labels in the loss, where there are labels
+
+
+class TokenModel(nn.Module):
+    """A language model of transformers as a map of token numbers to logits, classes second.
+
+    Args:
+        model: that takes `input_ids` and gives `logits` (batch, tokens, vocabulary).
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, tokens) to (batch, vocabulary, tokens)."""
+        output: object = run(self.model, {"input_ids": tokens, "use_cache": False})
+        logits = getattr(output, "logits", None)
+        if not isinstance(logits, Tensor):
+            raise CompressionError(
+                f"repair: {type(self.model).__name__} gives a {type(output).__name__} without "
+                "logits; repair it in Python with fine_tune and an objective of its own."
+            )
+        return logits.movedim(-1, 1)
+
+
+@dataclass(frozen=True)
+class RepairRun:
+    """What a repair did.
+
+    Args:
+        stages: names of the blocks that were fitted alone; none if there was no time for them.
+        history: of the training end to end.
+    """
+
+    stages: tuple[str, ...]
+    history: History
+
+
+def repair_model(  # noqa: PLR0913 - the parts of a run, all by name
+    reference: nn.Module,
+    model: nn.Module,
+    data: TensorData,
+    *,
+    minutes: float,
+    learning_rate: float = 1e-3,
+    batch_size: int = 128,
+    folder: Path | None = None,
+    evaluate: Evaluate | None = None,
+    progress: Report = ignore,
+) -> RepairRun:
+    """Train a compressed model in place until the time is over.
+
+    Args:
+        reference: the uncompressed model; left as it is.
+        model: its compressed form; its weights must not be quantized.
+        data: inputs, with targets where there are some.
+        minutes: of processor time, planning not included.
+        learning_rate: of Adam; it falls to 0 as the time goes by.
+        batch_size: samples of a step.
+        folder: where the run keeps its checkpoints; the same call again goes on from there.
+        evaluate: scores after every pass over the data, recorded.
+        progress: called after every step.
+
+    Raises:
+        CompressionError: if the time is not above 0, or nothing in the model can be trained.
+        CheckpointError: if the folder is of another run, or in use.
+    """
+    if not 0 < minutes < float("inf"):
+        raise CompressionError(f"repair: wanted minutes above 0, got {minutes:g}.")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise CompressionError(
+            "repair: the model has no parameter that can be trained (quantized weights cannot); "
+            "compress it without bits."
+        )
+    recipe = Recipe(
+        epochs=EPOCHS,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        optimizer=Adam(),
+        schedule=TimedCosine(),
+        clip_norm=1.0,
+        max_seconds=60 * minutes,
+    )
+    stages = _stages(reference, model, data, recipe)
+    if stages:
+        each = replace(recipe, max_seconds=STAGE_SHARE * 60 * minutes / len(stages))
+        where = None if folder is None else folder / "stages"
+        fit_stages(
+            reference, model, data, stages=stages, recipe=each, folder=where, progress=progress
+        )
+        recipe = replace(recipe, max_seconds=(1 - STAGE_SHARE) * 60 * minutes)
+    labels = 0.0 if data.targets is None else LABEL_SHARE
+    history = fine_tune(
+        model,
+        Distillation(reference, temperature=1.0 if data.targets is None else 3.0, labels=labels),
+        data,
+        recipe,
+        folder=None if folder is None else folder / "end to end",
+        evaluate=evaluate,
+        progress=progress,
+    )
+    return RepairRun(stages, history)
+
+
+def _stages(
+    reference: nn.Module, model: nn.Module, data: TensorData, recipe: Recipe
+) -> tuple[str, ...]:
+    """The blocks to be fitted alone; none if the time is too short for them."""
+    try:
+        stages = stages_of(model)
+    except CompressionError:
+        return ()
+    assert recipe.max_seconds is not None
+    # A step of a block runs the original up to it, and the block forwards and backwards.
+    seconds = _forward_seconds(reference, data.batches(recipe.batch_size)[0])
+    steps = STAGE_SHARE * recipe.max_seconds / len(stages) / max(seconds, 1e-6)
+    return stages if steps >= LEAST_STEPS else ()
+
+
+def _forward_seconds(model: nn.Module, batch: Batch) -> float:
+    with torch.no_grad(), inference(model):
+        model(batch.inputs)
+        start = time.process_time()
+        model(batch.inputs)
+        return time.process_time() - start

@@ -1,0 +1,172 @@
+r"""How far a result in floating point can be from the exact one: one error model for all proofs.
+
+Every operation of IEEE 754 gives
+:math:`\mathrm{fl}(a \circ b) = (a \circ b)(1 + \delta) + \eta` with :math:`|\delta| \le u` and, if
+results below the smallest normal number are flushed to zero, :math:`|\eta|` at most that number. A
+sum of n products, in any order, with fused multiply-adds or not, is off by at most
+:math:`\gamma_n \sum |a_i b_i|`, :math:`\gamma_n = n u / (1 - n u)` (Higham 2002, section 3.1).
+Everything that is called proved here is rounded outwards by these bounds, once for the float64 in
+which it is computed and once for the floats in which the network runs.
+
+What counts as one operation: torch on a CPU sums products directly (oneDNN is asked for direct
+convolutions, BLAS does not use Strassen's algorithm); only NNPACK has Winograd's and Fourier's, and
+is switched off while certificates are made (`own_floats`). Exponentials and the like come from
+vector libraries that promise a few units in the last place, but one of them is a polynomial with an
+*absolute* error; they are charged `LIBRARY` roundings of the result and of 1.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankscope.errors import RobustnessError
+
+# Roundings that a library function is charged: of its result, and of 1 where that is bounded.
+LIBRARY = 16
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A floating-point format, rounding to nearest.
+
+    Args:
+        name: of its dtype.
+        unit: u, half of the distance from 1 to the next larger number.
+        smallest: the smallest normal number; what is below may be flushed to zero.
+        largest: the largest finite number.
+
+    Example:
+        >>> Arithmetic.of(torch.float32).unit == 2**-24
+        True
+    """
+
+    name: str
+    unit: float
+    smallest: float
+    largest: float
+
+    @classmethod
+    def of(cls, dtype: torch.dtype) -> "Arithmetic":
+        """That of a dtype.
+
+        Raises:
+            TypeError: if it is none of floating-point numbers, from torch.
+        """
+        limits = torch.finfo(dtype)
+        name = str(dtype).removeprefix("torch.")
+        return cls(name, limits.eps / 2, limits.tiny, limits.max)
+
+    def gamma(self, count: int) -> float:
+        r"""An upper bound on :math:`\gamma_n`: what n roundings one after the other can do.
+
+        Infinite where n u is not below 1/2: nothing is known of such sums.
+        """
+        product = count * self.unit
+        return math.inf if product >= 0.5 else product / (1 - product) * (1 + 2**-40)
+
+    def absolute(self, count: int) -> float:
+        """What n results that are flushed to zero can lose together."""
+        return 2 * (count + 1) * self.smallest
+
+
+FLOAT64 = Arithmetic.of(torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Rounding:
+    r"""By how much the computed result of an operation can differ from the exact one.
+
+    At most :math:`\gamma_n M(|x|)` for inputs x, where M adds up the absolute values of everything
+    that the operation adds.
+
+    Args:
+        count: n, roundings that one term can meet.
+        spread: bounds on the absolute values of the inputs to the part of M that depends on them;
+            it rises with each of them, and M(a + b) is at most M(a) + M(b).
+        offset: the rest of M.
+        is_sum: whether it is one sum of n products. Then a partial sum is at most half of M plus
+            half of the result, as terms of one sign must cancel the others, and so is its error.
+        of_box: M by bounds on the inputs and a bound on the result, where that says more than
+            absolute values; None for `spread` and `offset`.
+    """
+
+    count: int
+    spread: Callable[..., Tensor]
+    offset: Tensor | float = 0.0
+    is_sum: bool = False
+    of_box: Callable[[Sequence[tuple[Tensor, Tensor]], Tensor], Tensor] | None = None
+
+    def magnitude(self, *sizes: Tensor) -> Tensor:
+        """M, for bounds on the absolute values of the inputs, rounded upwards."""
+        spread = self.spread(*sizes)
+        offset = self.offset
+        if isinstance(offset, Tensor):
+            offset = offset.to(spread)
+        # Computed in float64 by sums of at most as many terms, none of them negative.
+        return (spread + offset) * (1 + 2 * FLOAT64.gamma(self.count + 4))
+
+    def error(self, arithmetic: Arithmetic, magnitude: Tensor, results: Tensor) -> Tensor:
+        """A bound on the error, entry by entry.
+
+        Args:
+            arithmetic: in which the operation is computed.
+            magnitude: M.
+            results: bounds on the absolute values of the exact results.
+        """
+        return self.scaled_error(arithmetic, magnitude, results) + arithmetic.absolute(self.count)
+
+    def of_products(self, arithmetic: Arithmetic) -> float:
+        r"""What a sum of products owes to the products, and to errors of errors.
+
+        A partial sum as computed is at most the exact one plus :math:`\gamma_n M`.
+        """
+        return arithmetic.gamma(self.count) ** 2 + 1.01 * arithmetic.unit
+
+    def scaled_error(self, arithmetic: Arithmetic, magnitude: Tensor, results: Tensor) -> Tensor:
+        """The same without what is lost by flushing to zero; infinite where numbers overflow."""
+        gamma = arithmetic.gamma(self.count)
+        error = gamma * magnitude
+        if self.is_sum:
+            error = gamma * torch.minimum(magnitude, (magnitude + results) / 2)
+            error = error + self.of_products(arithmetic) * magnitude
+        error = error * (1 + 2**-40)
+        return torch.where(magnitude < arithmetic.largest / 4, error, math.inf)
+
+
+def above(number: float, roundings: int = 1) -> float:
+    """Not below the exact number, if this one came out of so many float64 operations; not negative.
+
+    Example:
+        >>> above(1.0) > 1.0, above(0.0) > 0.0
+        (True, True)
+    """
+    return math.nextafter(number * (1 + 2 * FLOAT64.gamma(roundings + 1)), math.inf)
+
+
+def outwards(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Two float64 bounds, each moved to the next number outwards."""
+    infinity = torch.tensor(math.inf, dtype=lower.dtype)
+    return torch.nextafter(lower, -infinity), torch.nextafter(upper, infinity)
+
+
+@contextmanager
+def own_floats() -> Iterator[None]:
+    """Run models by algorithms that the error model counts.
+
+    NNPACK, which convolves by Winograd's and Fourier's algorithms, is switched off for a while.
+
+    Raises:
+        RobustnessError: if torch is told to multiply float32 matrices in a shorter format.
+    """
+    precision = torch.get_float32_matmul_precision()
+    if precision != "highest":
+        raise RobustnessError(
+            "Certificates hold for float32 products of full precision, but "
+            f"torch.get_float32_matmul_precision() is {precision!r}; set it to 'highest'."
+        )
+    with torch.backends.nnpack.flags(enabled=False):
+        yield

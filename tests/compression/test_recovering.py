@@ -1,0 +1,91 @@
+"""Repair within a time: the compressed model comes nearer, quantized ones are refused."""
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression import Divergence, TokenModel, compress, repair_model
+from rankscope.compression.plan import Unit
+from rankscope.errors import CompressionError
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.networks.batches import TensorData
+
+SVD = [FORMATS["svd"]]
+
+
+def trained() -> tuple[nn.Module, TensorData]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 24), nn.Linear(24, 5)).eval()
+    inputs = torch.randn(256, 12)
+    return model, TensorData(inputs, model(inputs).argmax(1))
+
+
+def distance(reference: nn.Module, model: nn.Module, inputs: Tensor) -> float:
+    with torch.no_grad():
+        kept = Divergence().reference(reference(inputs))
+        return Divergence().distance(model(inputs), kept)
+
+
+def loss(model: nn.Module, data: TensorData) -> float:
+    assert data.targets is not None
+    with torch.no_grad():
+        return float(nn.functional.cross_entropy(model(data.inputs), data.targets))
+
+
+@pytest.mark.parametrize("with_labels", [True, False])
+def test_a_repaired_model_is_nearer_to_the_original(with_labels: bool, tmp_path: Path) -> None:
+    model, data = trained()
+    data = data if with_labels else TensorData(data.inputs)
+    small = compress(model, 0.4, formats=SVD).model
+    before, unrepaired = distance(model, small, data.inputs), copy.deepcopy(small)
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    run = repair_model(model, small, data, minutes=0.01, batch_size=64, folder=tmp_path / "repair")
+    if data.targets is None:
+        assert distance(model, small, data.inputs) < before
+    else:  # the labels are wanted too
+        assert loss(small, data) < loss(unrepaired, data)
+    assert run.history.samples > 0
+    assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
+    # The same call again has nothing left to do.
+    again = compress(model, 0.4, formats=SVD).model
+    repair_model(model, again, data, minutes=0.01, batch_size=64, folder=tmp_path / "repair")
+    assert distance(model, again, data.inputs) == distance(model, small, data.inputs)
+
+
+class Language(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(7, 5)
+        self.head = nn.Linear(5, 7)
+
+    def forward(self, input_ids: Tensor, *, use_cache: bool) -> SimpleNamespace:
+        assert not use_cache
+        return SimpleNamespace(logits=self.head(self.table(input_ids)))
+
+
+def test_a_language_model_gives_its_classes_second() -> None:
+    model, tokens = Language(), torch.tensor([[1, 2, 3], [4, 5, 6]])
+    logits = TokenModel(model)(tokens)
+    assert logits.shape == (2, 7, 3)
+    wanted = model(tokens, use_cache=False).logits
+    assert all(torch.equal(logits[n, :, t], wanted[n, t]) for n in range(2) for t in range(3))
+
+
+def test_what_cannot_be_repaired_is_refused() -> None:
+    model, data = trained()
+    with pytest.raises(CompressionError, match="wanted minutes above 0, got 0"):
+        repair_model(model, model, data, minutes=0)
+    quantized = compress(nn.Linear(64, 64, bias=False), 0.3, by=Unit.BYTES, bits=[8, 4]).model
+    with pytest.raises(CompressionError, match="no parameter that can be trained"):
+        repair_model(model, quantized, data, minutes=1)
+    with pytest.raises(CompressionError, match="gives a tuple without logits"):
+        TokenModel(_Bare())(torch.zeros(1, 2, dtype=torch.long))
+
+
+class _Bare(nn.Module):
+    def forward(self, input_ids: Tensor, *, use_cache: bool) -> tuple[Tensor, bool]:
+        return input_ids, use_cache

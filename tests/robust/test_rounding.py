@@ -1,0 +1,243 @@
+"""Nothing is certified that floats refute: counterexamples, exact oracles, searches for more."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+from rankscope.errors import RobustnessError
+from rankscope.robust import operator_norm
+from rankscope.robust.attacks import ProjectedDescent, Threat
+from rankscope.robust.bounds import Ball, propagate_intervals, propagate_linear_bounds
+from rankscope.robust.certification import certify
+from rankscope.robust.edge import edge_points
+from rankscope.robust.methods import Intervals, LinearBounds, Lipschitz, Method
+from rankscope.robust.norms import L2, Linf, Norm
+from rankscope.robust.rounding import FLOAT64, LIBRARY, Arithmetic, above, own_floats
+from rankscope.robust.transfer import read_transfer_functions
+
+flint = pytest.importorskip("flint")
+
+METHODS: list[Method] = [Lipschitz(), Intervals(), LinearBounds()]
+QUICK = ProjectedDescent(steps=1)
+
+
+def cancelling(bias: float, threshold: float) -> nn.Sequential:
+    """x + bias, then both signs of its distance from a threshold."""
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2))
+    first, last = model[0], model[2]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        first.weight.fill_(1.0)
+        first.bias.fill_(bias)
+        last.weight.copy_(torch.tensor([[1.0], [-1.0]]))
+        last.bias.copy_(torch.tensor([-bias - threshold, bias + threshold]))
+    return model
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_rounding_inside_of_a_network_is_not_certified_away(method: Method) -> None:
+    """65536 + 0.49609375 is rounded to 65536.5 in float32, where the label changes."""
+    model, inputs = cancelling(65536.0, 0.5), torch.tensor([[0.43]])
+    labels = model(inputs).argmax(dim=1)
+    wrong = torch.tensor([[0.49609375]])
+    assert float((wrong.double() - inputs.double()).abs()) < 0.066094007
+    assert int(model(wrong).argmax()) != int(labels)
+    (row,) = certify(model, inputs, labels, [0.066094007], method=method, attack=QUICK).radii
+    assert (row.certified, row.certified_exact_arithmetic) == (0.0, 1.0)
+    # An attack that stays a hundred-thousandth inside does not see it; the walk to the edge does.
+    assert row.attacked == 0.0
+    (row,) = certify(model, inputs, labels, [0.01], method=method, attack=QUICK).radii
+    assert (row.certified, row.attacked) == (1.0, 1.0)
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    bias=st.sampled_from([0.0, 1.0, 2.0**10, 2.0**16, 2.0**20]),
+    seed=st.integers(0, 2**16),
+    method=st.sampled_from(METHODS),
+    scale=st.sampled_from([1.0, 2.0**-140, 2.0**40]),
+)
+def test_no_float_input_of_a_certified_ball_has_another_label(
+    bias: float, seed: int, method: Method, scale: float
+) -> None:
+    """Large offsets, cancellation and denormals; every point that is tried is float32."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
+    first, last = model[0], model[2]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        first.bias.add_(bias)
+        last.bias.sub_(last.weight.sum(dim=1) * bias)
+        last.weight.mul_(scale)
+        last.bias.mul_(scale)
+    inputs = torch.rand(8, 3)
+    with torch.no_grad():
+        labels = model(inputs).argmax(dim=1)
+    radius = 10.0 ** -(seed % 5)
+    # `certify` raises if the walk to the edge breaks a certified sample.
+    found = certify(model, inputs, labels, [radius], method=method, attack=QUICK)
+    assert found.radii[0].certified <= found.radii[0].certified_exact_arithmetic
+    assert found.radii[0].certified <= found.radii[0].attacked
+
+
+def test_kernels_that_cancel_have_the_norm_of_what_is_left() -> None:
+    layer = nn.Conv1d(1, 1, 3, padding=1, padding_mode="circular", bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[[1e16, 1.0, -1e16]]], dtype=torch.float64))
+    found = operator_norm(layer, (1, 2))
+    assert found.lower <= 1.0 <= found.upper
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    rows=st.integers(1, 4),
+    columns=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+    exponent=st.sampled_from([0, 8, 16, 100]),
+)
+def test_norms_of_matrices_are_above_the_exact_ones(
+    rows: int, columns: int, seed: int, exponent: int
+) -> None:
+    """t² I - AᵀA has no negative eigenvalue in ball arithmetic, for t the upper bound."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    weight = weight * 10.0 ** (exponent * torch.rand(rows, 1, generator=generator).double())
+    layer = nn.Linear(columns, rows, bias=False, dtype=torch.float64)
+    layer.weight = nn.Parameter(weight)
+    found = operator_norm(layer, (columns,))
+    with flint.ctx.workprec(600):
+        exact = flint.arb_mat(weight.tolist())
+        square = exact.transpose() * exact
+        # Every eigenvalue of a symmetric matrix is below t² if all leading minors are positive.
+        rest = flint.arb_mat(columns, columns, [flint.arb(0)] * columns**2)
+        for i in range(columns):
+            for j in range(columns):
+                own = flint.arb(found.upper) ** 2 if i == j else flint.arb(0)
+                rest[i, j] = own - square[i, j]
+        for size in range(1, columns + 1):
+            part = flint.arb_mat([[rest[i, j] for j in range(size)] for i in range(size)])
+            assert part.det() > 0
+    assert found.lower <= found.upper <= found.lower * (1 + 1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    count=st.integers(1, 40),
+    seed=st.integers(0, 2**16),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    offset=st.sampled_from([0.0, 2.0**12]),
+)
+def test_sums_in_any_order_are_within_their_error(
+    count: int, seed: int, dtype: torch.dtype, offset: float
+) -> None:
+    """The worst of many orders, added up one by one, against exact sums."""
+    generator = torch.Generator().manual_seed(seed)
+    terms = (torch.randn(count, generator=generator).double() + offset).to(dtype)
+    terms = terms * (torch.randint(0, 2, (count,), generator=generator) * 2 - 1).to(dtype)
+    exact = math.fsum(terms.double().tolist())
+    size = terms.double().abs().sum()
+    own = Arithmetic.of(dtype)
+    orders = [torch.randperm(count, generator=generator) for _ in range(8)]
+    orders += [terms.argsort(), terms.argsort(descending=True)]
+    for order in orders:
+        total = torch.zeros((), dtype=dtype)
+        for term in terms[order]:
+            total = total + term
+        error = abs(float(total) - exact)
+        assert error <= own.gamma(count) * (float(size) + abs(exact)) / 2 + own.gamma(
+            count
+        ) ** 2 * (float(size))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(functional.gelu, functional.silu, functional.mish, functional.softplus, torch.tanh),
+        *(torch.sigmoid, torch.erf, functional.logsigmoid, functional.elu, torch.sin),
+        lambda x: functional.gelu(x, approximate="tanh"),
+    ],
+)
+def test_library_functions_are_as_good_as_they_are_taken_to_be(function: object) -> None:
+    assert callable(function)
+    unit = Arithmetic.of(torch.float32).unit
+    points = torch.cat([torch.linspace(-40, 40, 200_003), torch.randn(50_001)])
+    error = (function(points).double() - function(points.double())).abs()
+    assert float((error / (2 * points.double().abs() + 2)).max()) <= LIBRARY / 2 * unit
+
+
+def test_exponentials_are_as_good_as_they_are_taken_to_be() -> None:
+    points = torch.linspace(-80, 80, 200_003)
+    exact = points.double().exp()
+    error = (points.exp().double() - exact).abs() / exact
+    assert float(error.max()) <= LIBRARY / 2 * Arithmetic.of(torch.float32).unit
+
+
+@settings(deadline=None, max_examples=8)
+@given(seed=st.integers(0, 2**16), norm=st.sampled_from([L2(), Linf()]))
+def test_every_computed_value_is_within_its_box(seed: int, norm: Norm) -> None:
+    """Boxes hold for float32 values, of one sample or many at once, rounding included."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 3), nn.Softmax(dim=1)
+    ).eval()
+    first, second = model[0], model[2]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(second, nn.Linear)
+    with torch.no_grad():
+        first.bias.add_(1000.0)
+        second.bias.sub_(1000.0 * second.weight.sum(dim=1))
+    centres = torch.rand(4, 5)
+    radius = 10.0 ** -(seed % 6)
+    graph, transfers = read_transfer_functions(model, (5,), precise=True)
+    ball = Ball(centres.double(), radius, norm)
+    threat = Threat(radius, norm, None)
+    own = read_transfer_functions(model, (5,))[0]
+    with torch.no_grad():
+        for propagate in (propagate_intervals, propagate_linear_bounds):
+            boxes = propagate(graph, transfers, ball, {})
+            for _ in range(6):
+                points = edge_points(centres, torch.randn(4, 5), threat)
+                for count, node in enumerate(graph.nodes, start=1):
+                    values = own.until(count).run(points).double()
+                    box = boxes[node.output]
+                    assert ((box.lower <= values) & (values <= box.upper)).all()
+
+
+@pytest.mark.parametrize("norm", [L2(), Linf()])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_edge_points_are_the_last_ones_of_the_ball(norm: Norm, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(20, 3, generator=generator).to(dtype)
+    directions = torch.randn(20, 3, generator=generator).to(dtype)
+    if isinstance(norm, Linf):
+        directions = directions.sign()
+    threat = Threat(0.01, norm, (0.0, 1.0))
+    points = edge_points(inputs, directions, threat)
+    assert threat.holds(inputs, points).all()
+    step = torch.finfo(dtype).eps
+    lengths = norm.lengths(points.double() - inputs.double())
+    inside = ((points > 0) & (points < 1)).all(dim=1)
+    assert (lengths[inside] >= 0.01 - 4 * step).all()
+
+
+def test_products_of_lower_precision_are_refused() -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(RobustnessError, match="is 'medium'; set it to 'highest'"), own_floats():
+            pass
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_bounds_on_float64_numbers_are_never_below_them() -> None:
+    assert above(0.1 + 0.2) > 0.1 + 0.2
+    assert FLOAT64.gamma(10) >= 10 * 2.0**-53
+    assert Arithmetic.of(torch.bfloat16).gamma(1000) == math.inf
