@@ -187,3 +187,26 @@ def test_a_step_that_cannot_be_done_is_noted() -> None:
     evaluation = evaluate(model, Inputs(torch.ones(1, 3)), repeats=1)
     assert evaluation.model.training_activation_bytes is None
     assert "more than 1 value per channel" in evaluation.notes[0]
+
+
+@pytest.mark.slow
+def test_models_that_read_the_whole_text_are_compared_without_a_perplexity() -> None:
+    from rankscope.extras import transformers as load_transformers
+
+    transformers = load_transformers()
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.BertConfig(**sizes, intermediate_size=16, vocab_size=30)
+    one, other = (transformers.BertForMaskedLM(config).eval() for _ in range(2))
+    evaluation = evaluate(one, Text(torch.arange(20), 8), dense=other, repeats=1)
+    assert evaluation.model.perplexity is None
+    assert evaluation.model.cache_bytes_per_token is None
+    with torch.no_grad():
+        windows = [torch.arange(start, min(start + 8, 20))[None] for start in (0, 8, 16)]
+        logits = [
+            torch.cat([model(window).logits[0] for window in windows]).double().log_softmax(-1)
+            for model in (one, other)
+        ]
+    divergence = (logits[1].exp() * (logits[1] - logits[0])).sum(-1).mean()
+    assert evaluation.divergence == pytest.approx(float(divergence), rel=1e-3)
+    assert evaluation.model.prefill_tokens_per_second is not None
