@@ -29,8 +29,9 @@ def tiny(kind: str) -> tuple[Any, dict[str, int], list[str]]:
     transformers = load_transformers()
     transformers.utils.logging.disable_progress_bar()
     torch.manual_seed(0)
-    if kind == "Llama":
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))
+    if kind != "GPT2":
+        config = transformers.LlamaConfig(**LLAMA, tie_word_embeddings=kind != "Llama")
+        model = transformers.LlamaForCausalLM(config)
         changed = {"model.layers.0.self_attn.q_proj": 2, "model.layers.1.mlp.down_proj": 3}
         return model, changed, ["model.norm", "model.embed_tokens"]
     config = transformers.GPT2Config(**GPT2, tie_word_embeddings=False)
@@ -86,7 +87,7 @@ def test_the_rank_is_that_of_what_is_not_noise(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Llama", "GPT2"])
+@pytest.mark.parametrize("kind", ["Llama", "tied Llama", "GPT2"])
 def test_the_adapter_gives_the_tuned_model(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str
 ) -> None:
@@ -103,7 +104,7 @@ def test_the_adapter_gives_the_tuned_model(
     assert set(ranks) == {f"{name}.weight" for name in (*changed, *whole)}
     adapter = document["adapter"]
     assert adapter["ranks"] == changed
-    assert sorted(adapter["whole"]) == sorted(whole)
+    assert sorted(adapter["whole"]) == sorted([*whole, *["lm_head"] * (kind == "tied Llama")])
     assert adapter["error"] < 1e-4
     config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
     assert {re.sub(r"\\", "", name): r for name, r in config["rank_pattern"].items()} == changed
@@ -170,4 +171,15 @@ def test_what_cannot_be_compared_or_adapted_is_refused(
     line = refusal(capsys, base, twice, "-o", out)
     assert "is a matrix with directions above chance" in line
     assert not Path(out).exists()
+    tables = []
+    for number in (1, 2):
+        folder = tmp_path / f"table{number}"
+        folder.mkdir()
+        weights(folder / "model.safetensors", shared_weight=number * one)
+        document = {"model_type": "t5", "tie_word_embeddings": True}
+        document |= {"architectures": ["T5ForConditionalGeneration"]}
+        (folder / "config.json").write_text(json.dumps(document))
+        tables.append(str(folder))
+    line = refusal(capsys, *tables, "-o", out)
+    assert "shared.weight was changed and is tied to a head whose name" in line
     assert "an einsum" in refusal(capsys, "ij,jk->ik", base)

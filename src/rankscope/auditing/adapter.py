@@ -25,6 +25,8 @@ _PREFIX = "base_model.model."
 _SHOWN = 4
 # What models call their tables of vectors: rows are looked up, and peft has another form for them.
 _TABLES = re.compile(r"(^|\.)(\w*embed\w*|wte|wpe|shared|emb_\w+)$")
+_TOKENS = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|shared|embed_in)$")
+_HEAD = "lm_head"
 # Models whose layers are transformers' `Conv1D`, with inputs along the first axis.
 _TRANSPOSED_TYPES = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer")
 _TRANSPOSED = re.compile(r"\.(c_attn|c_proj|c_fc|q_attn)$")
@@ -73,47 +75,68 @@ def write_adapter(
             hold a change.
         OutputError: if the folder cannot be written.
     """
-    _require_adaptable(differences, configuration or {})
+    _require_adaptable(differences)
+    document = configuration or {}
+    head = _tied_head(differences, document)
+    is_transposed = document.get("model_type") in _TRANSPOSED_TYPES
     modules = _modules(differences)
-    is_transposed_type = (configuration or {}).get("model_type") in _TRANSPOSED_TYPES
-    ranks: dict[str, int] = {}
-    stored: dict[str, Tensor] = {}
-    lost = 0.0
     whole = [module for module, rank in modules.items() if rank is None]
+    stored = _whole(tuned, whole)
+    if head is not None:
+        stored[f"{_PREFIX}{_HEAD}.weight"] = tuned.read(head).clone().contiguous()
+        whole.append(_HEAD)
+    lost = 0.0
+    ranks = {module: rank for module, rank in modules.items() if rank}
     for row in differences.changed:
         module = row.name.rpartition(".")[0]
-        rank = modules[module]
-        if rank is None:
-            continue
-        if rank == 0:
+        if module in ranks:
+            change = read_finite(tuned, row.name) - read_finite(base, row.name)
+            turned = is_transposed and _TRANSPOSED.search(module) is not None
+            inner, outer = _factors(change.T if turned else change, ranks[module])
+            product = outer.double() @ inner.double()
+            lost += float((change - (product.T if turned else product)).norm()) ** 2
+            stored[f"{_PREFIX}{module}.lora_A.weight"] = inner
+            stored[f"{_PREFIX}{module}.lora_B.weight"] = outer
+        elif module not in whole:  # nothing of it is above chance
             lost += row.norm**2
-            continue
-        before, after = (read_finite(source, row.name) for source in (base, tuned))
-        difference = after - before
-        is_transposed = is_transposed_type and _TRANSPOSED.search(module) is not None
-        inner, outer = _factors(difference.T if is_transposed else difference, rank)
-        product = outer.double() @ inner.double()
-        lost += float((difference - (product.T if is_transposed else product)).norm()) ** 2
-        ranks[module] = rank
-        stored[f"{_PREFIX}{module}.lora_A.weight"] = inner
-        stored[f"{_PREFIX}{module}.lora_B.weight"] = outer
-    for entry in tuned.entries:
-        if entry.name.rpartition(".")[0] in whole:
-            stored[f"{_PREFIX}{entry.name}"] = tuned.read(entry.name).clone().contiguous()
-    document = _configuration(ranks, whole, name, is_transposed=is_transposed_type)
-    _write(folder, document, stored)
-    total = math.sqrt(sum(row.norm**2 for row in differences.tensors))
-    size = math.sqrt(sum(float(read_finite(tuned, e.name).norm()) ** 2 for e in tuned.entries))
-    return Adapter(
-        ranks,
-        tuple(whole),
-        sum(tensor.numel() for tensor in stored.values()),
-        math.sqrt(lost) / total,
-        math.sqrt(lost) / size,
-    )
+    made = _configuration(ranks, whole, name, is_transposed=is_transposed)
+    _write(folder, made | {"ensure_weight_tying": head is not None}, stored)
+    total = sum(row.norm**2 for row in differences.tensors)
+    size = sum(float(read_finite(tuned, entry.name).norm()) ** 2 for entry in tuned.entries)
+    numbers = sum(tensor.numel() for tensor in stored.values())
+    errors = math.sqrt(lost / total), math.sqrt(lost / size) if size else 0.0
+    return Adapter(ranks, tuple(whole), numbers, *errors)
 
 
-def _require_adaptable(differences: Differences, configuration: Mapping[str, object]) -> None:
+def _whole(tuned: TensorSource, modules: list[str]) -> dict[str, Tensor]:
+    return {
+        f"{_PREFIX}{entry.name}": tuned.read(entry.name).clone().contiguous()
+        for entry in tuned.entries
+        if entry.name.rpartition(".")[0] in modules
+    }
+
+
+def _tied_head(differences: Differences, configuration: Mapping[str, object]) -> str | None:
+    """The changed table whose numbers the head uses too, so that the head needs them as well."""
+    held = {row.name for row in differences.tensors}
+    if not configuration.get("tie_word_embeddings") or f"{_HEAD}.weight" in held:
+        return None
+    tables = [
+        row.name for row in differences.changed if _TOKENS.search(row.name.removesuffix(".weight"))
+    ]
+    names = configuration.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if not tables or (isinstance(name, str) and name.endswith("Model") and "LMHead" not in name):
+        return None  # a model without a head
+    if not isinstance(name, str) or not name.endswith(("ForCausalLM", "LMHeadModel")):
+        raise RequestError(
+            f"diff -o: {printable(tables[0])} was changed and is tied to a head whose name in a "
+            f"{printable(str(name))} is not known; an adapter would change only one of the two."
+        )
+    return tables[0]
+
+
+def _require_adaptable(differences: Differences) -> None:
     names = list(differing_names(differences))
     if names:
         shown = ", ".join(map(printable, names[:_SHOWN]))
@@ -123,19 +146,12 @@ def _require_adaptable(differences: Differences, configuration: Mapping[str, obj
         )
     if not differences.changed:
         raise RequestError("diff -o: the two models are equal; there is nothing to write.")
-    held = {row.name for row in differences.tensors}
-    is_tied = configuration.get("tie_word_embeddings") is True and "lm_head.weight" not in held
     for row in differences.changed:
         module, _, part = row.name.rpartition(".")
         if part not in ("weight", "bias") or not module:
             raise RequestError(
                 f"diff -o: {printable(row.name)} was changed, which is no weight or bias of a "
                 "module; peft's adapters have no place for it."
-            )
-        if is_tied and _TABLES.search(module):
-            raise RequestError(
-                f"diff -o: {printable(row.name)} was changed (relative size {row.relative:.3g}) "
-                "and is tied to the head; an adapter would change only one of the two."
             )
 
 
