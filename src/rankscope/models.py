@@ -43,6 +43,7 @@ _NEEDED = {
     "audit": ("weights", "configuration"),
     "compress": ("trained module",),
     "evaluate": ("trained module",),
+    "diff": ("weights",),
     "certify": ("trained module",),
     "generalization": ("trained module",),
     "rank": ("exact network", "function"),

@@ -1,3 +1,5 @@
+from .adapter import Adapter as Adapter
+from .adapter import write_adapter as write_adapter
 from .auditor import Audit as Audit
 from .auditor import audit as audit
 from .configuration import Configuration as Configuration
@@ -9,6 +11,10 @@ from .depth_width_law import Budget as Budget
 from .depth_width_law import Embedding as Embedding
 from .depth_width_law import LawDepth as LawDepth
 from .depth_width_law import parameters_in_blocks as parameters_in_blocks
+from .differences import Differences as Differences
+from .differences import TensorDifference as TensorDifference
+from .differences import compare_weights as compare_weights
+from .differences import rank_above_chance as rank_above_chance
 from .families.catalogue import FAMILIES as FAMILIES
 from .families.catalogue import expected_tensors as expected_tensors
 from .families.catalogue import find_family as find_family
