@@ -20,8 +20,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
 
 # Everything once. HYPOTHESIS_PROFILE=thorough tries properties on all the examples they ask for.
 test: $(INSTALLED)
-	$(PYTEST) $(CHECKED:%=--ignore=%)
-	$(PYTEST) --jaxtyping-packages=rankscope,beartype.beartype $(CHECKED)
+	@$(PYTEST) $(CHECKED:%=--ignore=%)
+	@$(PYTEST) --jaxtyping-packages=rankscope,beartype.beartype $(CHECKED)
 
 # For every day: linters, types, and the tests that are quick, on few examples and one case a table.
 check: lint

@@ -29,6 +29,10 @@ HUGE = "1" + "0" * 400
             "rank shallow --order 4 --size 2 --channels 2 --samples -1",
             "greater than or equal to 1",
         ),
+        (
+            "rank attention --depth 2 --width 1000000 --heads 1",
+            "the number of weights may be at most 268,435,456, got 8,000,000,000,000",
+        ),
         ("rank shallow --order 4 --size 2 --channels 2 --jobs 4097", "jobs may be at most 4,096"),
         (
             f"rank shallow --order 4 --size 2 --channels 2 --epsilon 0.1 --seed {HUGE}",

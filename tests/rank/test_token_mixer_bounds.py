@@ -9,20 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank import AttentionSizes, Partition, rank_modulo
-from rankscope.rank.bounds.attention import heads_terms
-from rankscope.rank.bounds.token_mixers import (
+from rankscope.rank import (
+    AttentionSizes,
+    Kind,
+    Partition,
+    PolynomialNetwork,
+    PolynomialTransformer,
+    Recurrence,
     SharedKeys,
     StateDegrees,
     TokenSide,
     degree_upper_bound,
+    rank_modulo,
     shared_keys_terms,
     shared_keys_upper_bound,
     state_upper_bound,
 )
-from rankscope.rank.networks.network import PolynomialNetwork
-from rankscope.rank.networks.polynomial_transformer import PolynomialTransformer
-from rankscope.rank.networks.recurrence import Kind, Recurrence
+from rankscope.rank.bounds.attention import heads_terms
 
 PRIME = 16777213
 LARGEST = 300  # samples on a side: larger ranks are cut off there

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.rank import Partition, measure_rank
-from rankscope.rank.certificate_file import write_certificate
-from rankscope.rank.networks.network import PolynomialNetwork
-from rankscope.rank.networks.polynomial_transformer import PolynomialTransformer
-from rankscope.rank.networks.recurrence import Recurrence
+from rankscope.rank import (
+    Partition,
+    PolynomialNetwork,
+    PolynomialTransformer,
+    Recurrence,
+    measure_rank,
+    write_certificate,
+)
 from rankscope.rank.verification import certify_rank
 
 NETWORKS: list[PolynomialNetwork] = [

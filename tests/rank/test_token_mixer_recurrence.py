@@ -13,9 +13,7 @@ from torch import Tensor
 from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import input_arrays
 from rankscope.errors import SizeError
-from rankscope.rank.networks.polynomial_transformer import PolynomialTransformer
-from rankscope.rank.networks.recurrence import Kind, Recurrence
-from rankscope.rank.partition import Partition
+from rankscope.rank import Kind, Partition, PolynomialTransformer, Recurrence
 
 PRIMES = (16777213, 1073741789)
 

@@ -16,6 +16,7 @@ from rankscope.diagrams.module import to_module
 from rankscope.diagrams.network import input_arrays, nodes_of
 from rankscope.diagrams.parts import Role
 from rankscope.errors import PrimeError, SizeError
+from rankscope.rank import Partition, SelfAttention
 from rankscope.rank.networks.network import Modulo, Reals
 from rankscope.rank.networks.polynomial_transformer import (
     PolynomialTransformer,
@@ -23,8 +24,6 @@ from rankscope.rank.networks.polynomial_transformer import (
     rotation_entries,
     rotations,
 )
-from rankscope.rank.networks.self_attention import SelfAttention
-from rankscope.rank.partition import Partition
 
 PRIMES = (16777213, 1073741789, 2147483647)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rankscope import extras
 from rankscope.robust.attacks import ProjectedDescent, Threat
 from rankscope.robust.bounds import Ball, propagate_intervals, propagate_linear_bounds
 from rankscope.robust.certification import certify
@@ -79,7 +80,7 @@ def test_small_balls_are_certified_and_large_ones_are_not(
     with torch.no_grad():
         labels = model(inputs).argmax(dim=1)
     for method in (Intervals(), LinearBounds(inner_intervals=True)):
-        found = certify(
+        result = certify(
             model,
             inputs,
             labels,
@@ -89,25 +90,22 @@ def test_small_balls_are_certified_and_large_ones_are_not(
             attack=ProjectedDescent(steps=1),
             pixels=None,
         )
-        assert [row.certified for row in found.radii] == [1.0, 0.0]
+        assert [row.certified for row in result.radii] == [1.0, 0.0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["vit", "bert"])
 def test_small_models_of_transformers_are_certified(name: str) -> None:
-    transformers = pytest.importorskip("transformers")
+    transformers = extras.transformers()
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     torch.manual_seed(0)
-    try:
-        if name == "vit":
-            image = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_labels": 3}
-            settings = transformers.ViTConfig(hidden_size=16, **image, **sizes)
-            inner = transformers.ViTForImageClassification(settings)
-        else:
-            settings = transformers.BertConfig(vocab_size=20, hidden_size=16, **sizes)
-            inner = transformers.BertForSequenceClassification(settings)
-    except (ImportError, RuntimeError) as error:
-        pytest.skip(f"transformers cannot be used here: {error}")
+    if name == "vit":
+        image = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_labels": 3}
+        settings = transformers.ViTConfig(hidden_size=16, **image, **sizes)
+        inner = transformers.ViTForImageClassification(settings)
+    else:
+        settings = transformers.BertConfig(vocab_size=20, hidden_size=16, **sizes)
+        inner = transformers.BertForSequenceClassification(settings)
 
     class Logits(nn.Module):
         def __init__(self) -> None:
@@ -124,7 +122,7 @@ def test_small_models_of_transformers_are_certified(name: str) -> None:
     with torch.no_grad():
         labels = model(inputs).argmax(dim=1)
     method, attack = LinearBounds(), ProjectedDescent(steps=1)
-    found = certify(
+    result = certify(
         model, inputs, labels, [1e-5], norm=Linf(), method=method, attack=attack, pixels=None
     )
-    assert found.radii[0].certified == 1.0
+    assert result.radii[0].certified == 1.0

@@ -27,6 +27,7 @@ from rankscope.rank.partition import Partition
 METHODS = ("exact", "numeric", "epsilon")
 DEFAULT_SAMPLES = 256
 LARGEST_SEED = 2**63 - 1  # of torch's generators
+MOST_WEIGHTS = 2**28  # two gigabytes of residues
 MAX_SAMPLES = 1024  # unless asked for: a spectrum of this size takes a second
 
 Network = Annotated[
@@ -136,6 +137,21 @@ def exact_network(command: str, family: str, given: Mapping[str, Any]) -> Any:
     return CATALOGUE[family].network_class()(**arguments)
 
 
+def _measurable_network(question: "_Question") -> Any:
+    """The network with its weights, which must fit into memory.
+
+    Raises:
+        BudgetError: if they do not.
+    """
+    import torch
+
+    with torch.device("meta"):
+        sizes = exact_network("rank", question.family, question.given)
+    count = sum(parameter.numel() for parameter in sizes.parameters())
+    require_within(f"rank {question.family}", "the number of weights", count, MOST_WEIGHTS)
+    return exact_network("rank", question.family, question.given)
+
+
 def split_of(network: Any, partition: str | None, left: str | None, seed: int) -> Partition:
     """The split that was asked for, or the one that theorems about the network speak of."""
     name = partition or (None if left else network.default_partition)
@@ -188,7 +204,7 @@ def _print_exact(
     from rankscope.rank.measuring import measure_rank
     from rankscope.rank.verification import certify_rank
 
-    network = exact_network("rank", question.family, question.given)
+    network = _measurable_network(question)
     split = split_of(network, question.partition, question.left, question.seed)
     with console.reporting(f"measuring {question.family}") as report:
         measured = measure_rank(network, split, replace(options, report=report))
@@ -239,7 +255,7 @@ def _random_network(question: _Question, options: _Sampled) -> tuple[Any, ...]:
 
     if options.data is not None:
         raise RequestError("--data goes with package.module:factory; families draw their inputs.")
-    network = exact_network("rank", question.family, question.given)
+    network = _measurable_network(question)
     network = network.double().requires_grad_(False)
     split = split_of(network, question.partition, question.left, question.seed)
     generator = torch.Generator().manual_seed(question.seed)

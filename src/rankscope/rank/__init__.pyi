@@ -52,6 +52,13 @@ from .bounds.sizes import covariant_count as covariant_count
 from .bounds.sizes import invariant_count as invariant_count
 from .bounds.sizes import partitions as partitions
 from .bounds.sizes import weyl_dimension as weyl_dimension
+from .bounds.token_mixers import SharedKeys as SharedKeys
+from .bounds.token_mixers import StateDegrees as StateDegrees
+from .bounds.token_mixers import TokenSide as TokenSide
+from .bounds.token_mixers import degree_upper_bound as degree_upper_bound
+from .bounds.token_mixers import shared_keys_terms as shared_keys_terms
+from .bounds.token_mixers import shared_keys_upper_bound as shared_keys_upper_bound
+from .bounds.token_mixers import state_upper_bound as state_upper_bound
 from .certificate import Certificate as Certificate
 from .certificate import CertifiedMinor as CertifiedMinor
 from .certificate import DrawnWeights as DrawnWeights
@@ -109,8 +116,11 @@ from .networks.network import PairwiseFunction as PairwiseFunction
 from .networks.network import PolynomialNetwork as PolynomialNetwork
 from .networks.network import Reals as Reals
 from .networks.network import Setting as Setting
+from .networks.polynomial_transformer import PolynomialTransformer as PolynomialTransformer
 from .networks.products import ProductNetwork as ProductNetwork
 from .networks.products import SparsePolynomial as SparsePolynomial
+from .networks.recurrence import Kind as Kind
+from .networks.recurrence import Recurrence as Recurrence
 from .networks.recurrent import RecurrentCircuit as RecurrentCircuit
 from .networks.self_attention import AttentionLayer as AttentionLayer
 from .networks.self_attention import ChainLayer as ChainLayer

@@ -12,6 +12,10 @@ from .certification import Certification as Certification
 from .certification import CertifiedRadius as CertifiedRadius
 from .certification import certify as certify
 from .certification import draw_certification as draw_certification
+from .forms import ConvexCurve as ConvexCurve
+from .forms import Increasing as Increasing
+from .forms import Largest as Largest
+from .forms import TransferFunction as TransferFunction
 from .graph import Graph as Graph
 from .lipschitz import LipschitzBound as LipschitzBound
 from .lipschitz import certified_radii as certified_radii
@@ -60,8 +64,4 @@ from .paraunitary import Uniform as Uniform
 from .paraunitary import factor_paraunitary as factor_paraunitary
 from .paraunitary import orthogonal_start as orthogonal_start
 from .paraunitary import random_rotation as random_rotation
-from .transfer import ConvexCurve as ConvexCurve
-from .transfer import Increasing as Increasing
-from .transfer import Largest as Largest
-from .transfer import TransferFunction as TransferFunction
 from .transfer import read_transfer_functions as read_transfer_functions

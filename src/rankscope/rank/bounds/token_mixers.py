@@ -205,6 +205,9 @@ def shared_keys_terms(sizes: AttentionSizes, shared: SharedKeys) -> tuple[int, .
 
     Raises:
         BoundError: if there are too many factors to sum over.
+
+    Reference:
+        ours (proved); docs/proofs.md, section 24.
     """
     inside, outside, queries = visible_shared_forms(sizes, shared)
     most = (3 ** (sizes.depth - 1) - 1) // 2
