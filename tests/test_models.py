@@ -154,7 +154,7 @@ def test_what_compress_wrote_is_a_model(tmp_path: Path) -> None:
     torch.testing.assert_close(again.module(again.example), small.model(again.example))
     assert rankscope.audit("small").parameters.total <= 0.5 * 19178
     rankscope.save(nn.Linear(4, 3), tmp_path / "own")
-    assert open_model(tmp_path / "own").commands == ["audit"]
+    assert open_model(tmp_path / "own").commands == ["audit", "diff"]
 
 
 def test_a_module_is_saved_as_it_is_and_loaded_into_another(tmp_path: Path) -> None:
