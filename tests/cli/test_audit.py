@@ -96,7 +96,7 @@ def test_hostile_and_broken_files_are_one_line_and_write_nothing(
     torch.save({"weight": Malicious()}, tmp_path / "evil2.pt")
     (tmp_path / "short.safetensors").write_bytes(b"\x10\x00")
     (tmp_path / "deep.json").write_text("[" * 100_000 + "]" * 100_000, encoding="utf-8")
-    (tmp_path / "unknown.json").write_text('{"model_type": "rwkv"}', encoding="utf-8")
+    (tmp_path / "unknown.json").write_text('{"model_type": "of-nobody"}', encoding="utf-8")
     (tmp_path / "ran.txt").unlink(missing_ok=True)
     for name in ("evil.pt", "evil2.pt", "short.safetensors", "deep.json", "unknown.json", "none"):
         assert main(["audit", name, "-o", "out"]) == 2, name
