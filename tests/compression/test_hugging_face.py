@@ -17,7 +17,7 @@ from rankscope.extras import transformers as load_transformers
 
 transformers = load_transformers()
 
-from rankscope.compression.compressing import compress  # noqa: E402
+from rankscope.compression import Inputs, Text, compress, evaluate  # noqa: E402
 from rankscope.compression.sites import read_sites  # noqa: E402
 from rankscope.compression.usage import observe  # noqa: E402
 from rankscope.errors import CompressionError, ModelFileError  # noqa: E402
@@ -116,6 +116,10 @@ def difference(one: nn.Module, other: nn.Module, inputs: dict[str, Tensor]) -> f
     return max(float((first - second).abs().max()) for first, second in pairs)
 
 
+def is_causal(name: str) -> bool:
+    return name not in ("BERT", "T5", "ViT", "CLIP")
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_compressed_model_comes_back_from_its_folder(name: str, tmp_path: Path) -> None:
     dense, inputs = make(name), example(name)
@@ -126,6 +130,11 @@ def test_a_compressed_model_comes_back_from_its_folder(name: str, tmp_path: Path
     back, info = auto.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert difference(small.model, back, inputs) == 0
+    tokens = inputs["input_ids"].flatten() if is_causal(name) else None
+    task = Inputs(inputs) if tokens is None else Text(tokens, context=6)
+    evaluated = evaluate(back, task, dense=dense, repeats=1)
+    assert evaluated.model.parameters < dense.num_parameters()
+    assert (evaluated.model.perplexity is None) == (tokens is None)
     stored = (tmp_path / "model.safetensors").stat().st_size
     assert stored < 0.9 * 4 * sum(weight.numel() for weight in dense.parameters()) + 2**14
 
