@@ -148,7 +148,7 @@ def test_a_folder_holds_the_data_set_of_a_built_in_network(tmp_path: Path) -> No
     [
         (("--radius", "one"), "--radius takes a number or a quotient, got 'one'"),
         (("--radius", "1/0"), "got '1/0'"),
-        (("--radius=-1",), "--radius takes 0 or more, got '-1'"),
+        (("--radius=-1",), r"--radius takes 0 to 1e\+18, got '-1'"),
         (("--norm", "l1"), "--norm takes one of l2, linf, got 'l1'"),
         (("--method", "magic"), "--method takes one of lipschitz, .*, got 'magic'"),
         (("--pixels", "0"), "--pixels takes two numbers like 0,1, or any; got '0'"),

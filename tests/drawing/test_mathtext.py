@@ -11,9 +11,7 @@ PLACES = st.floats(-500, 500)
 
 
 def test_text_that_is_not_tex_is_refused_by_name() -> None:
-    with pytest.raises(
-        DiagramError, match=r"Label '\$\\\\nonsense\{x\}\$' is not TeX that mathtext"
-    ):
+    with pytest.raises(DiagramError, match=r"Label '\$\\nonsense\{x\}\$' is not TeX that mathtext"):
         outline(r"$\nonsense{x}$", 20.0)
 
 

@@ -26,6 +26,7 @@ import torch
 
 from rankscope.errors import ExperimentError, OutputError, RankscopeError
 from rankscope.files import make_folder, plain_file
+from rankscope.lab.experiments.baselines import BaselineEntry
 from rankscope.lab.experiments.catalogue import find_experiment
 from rankscope.lab.experiments.experiment import Experiment, Run
 from rankscope.lab.experiments.running import (
@@ -318,7 +319,12 @@ class Campaign:
 
 
 def _require_checkpoints(experiment: Experiment, runs: Sequence[Run], seconds: float) -> None:
-    long = [run for run in runs if not run.entry.has_checkpoints]
+    # A baseline takes seconds, however long the others may.
+    long = [
+        run
+        for run in runs
+        if not run.entry.has_checkpoints and not isinstance(run.entry, BaselineEntry)
+    ]
     if long and seconds > MOST_SECONDS_WITHOUT_CHECKPOINT:
         raise ExperimentError(
             f"{experiment.name}: {long[0].name} keeps no checkpoints, so it may take "
