@@ -78,10 +78,10 @@ def test_a_language_model_gives_its_classes_second() -> None:
 def test_what_cannot_be_repaired_is_refused() -> None:
     model, data = trained()
     with pytest.raises(CompressionError, match="wanted minutes above 0, got 0"):
-        repair_model(model, model, data, minutes=0)
+        repair_model(model, model, data, minutes=0.0)
     quantized = compress(nn.Linear(64, 64, bias=False), 0.3, by=Unit.BYTES, bits=[8, 4]).model
     with pytest.raises(CompressionError, match="no parameter that can be trained"):
-        repair_model(model, quantized, data, minutes=1)
+        repair_model(model, quantized, data, minutes=1.0)
     with pytest.raises(CompressionError, match="gives a tuple without logits"):
         TokenModel(_Bare())(torch.zeros(1, 2, dtype=torch.long))
 

@@ -32,7 +32,8 @@ def test_sums_of_a_few_products_are_found_again(
 ) -> None:
     tensor = scale * random_tensor(shape, num_components, seed)
     # Components that nearly cancel are beside the point here.
-    fit = fit_cp(tensor, num_components, FitOptions(max_component_norm=1e4))
+    options = FitOptions(max_component_norm=1e4, max_iterations=3000)
+    fit = fit_cp(tensor, num_components, options)
     assert fit.relative_error <= 1e-10
     size = numpy.abs(tensor).max()
     difference = numpy.linalg.norm((fit.to_dense() - tensor) / size)

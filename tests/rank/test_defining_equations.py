@@ -178,6 +178,6 @@ def test_a_verification_that_takes_too_long_is_refused_or_given_up(
 def test_more_workers_give_the_same_verdict(certificate: Certificate) -> None:
     verdicts = [verify(certificate, workers=Workers(jobs=jobs)) for jobs in (1, 2)]
     assert verdicts[0].is_proved
-    assert [replace(verdict, seconds=0) for verdict in verdicts[:1]] == [
-        replace(verdict, seconds=0) for verdict in verdicts[1:]
+    assert [replace(verdict, seconds=0.0) for verdict in verdicts[:1]] == [
+        replace(verdict, seconds=0.0) for verdict in verdicts[1:]
     ]

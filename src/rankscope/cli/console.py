@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 from rankscope.errors import inert, printable
 from rankscope.progress import Progress, Report, ignore
@@ -22,11 +22,11 @@ _NOT_SHOWN = re.compile(
 class _InertOutput:
     """Standard output on which nothing that a stranger named is obeyed by a terminal."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return self._stream.write(inert(text, keep="\n\t"))
+        return int(self._stream.write(inert(text, keep="\n\t")))
 
     def isatty(self) -> bool:
         return False  # so that nobody adds colours, which would be written out
