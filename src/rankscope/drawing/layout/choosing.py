@@ -6,6 +6,7 @@ checked, and the one with the fewest faults, crossings and detours wins; of equa
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -204,6 +205,7 @@ MAX_SWEEPS = 2
 MAX_MOVES = 48
 # Above so many wires there are fewer moves, by the third power: routing them all again takes long.
 USUAL_WIRES = 30
+MOST_TANGLED = 24  # ends of hyperedges that cross each other; with more, the first layout is taken
 GOOD_ENOUGH = 2 * LATER  # two wires that take the second best way
 
 
@@ -260,7 +262,7 @@ def place(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) ->
 def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placement:
     best: tuple[float, Placement] | None = None
     for candidate in _candidates(wiring, legs, view):
-        if len(wiring.segments) > MOST_JUDGED:
+        if len(wiring.segments) > MOST_JUDGED or _tangle(wiring.diagram) > MOST_TANGLED:
             return candidate  # a plain layout: comparing several would take minutes
         detours = _detours(wiring, candidate)
         if detours == 0.0:
@@ -271,6 +273,13 @@ def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placeme
             best = (penalty, candidate)
     assert best is not None
     return best[1]
+
+
+def _tangle(diagram: Diagram) -> int:
+    """Ends of all hyperedges but the largest: how many wires may cross each other."""
+    ends = Counter(index for node in diagram.nodes for index in set(node.indices))
+    many = sorted(count for count in ends.values() if count > 2)
+    return sum(many[:-1])
 
 
 def _detours(wiring: Wiring, placement: Placement) -> float:
