@@ -9,7 +9,7 @@ they really get. Without a bound on the rank,
 
 and the best factors are those of M in the norm of E[x' x'ᵀ] (the difference is orthogonal to x').
 Of the two inputs half of each is taken, x̄ = (x + x') / 2 in place of x: a full correction follows
-the calibration data too closely (measured: docs/compression.md).
+the calibration data too closely.
 
     anchoring = Anchoring(model, names, batches, ridge=1e-6)
     for level in anchoring.levels:                    # modules that read the same input, in order

@@ -6,7 +6,7 @@ For every weight a few truncations are put into the model, one at a time, and th
 loss is measured on calibration data; between them it is interpolated as a function of the weight's
 squared error on its inputs. The planner adds these changes up. The loss is the divergence of the
 outputs from those of the uncompressed model: unlike the change of a cross entropy it is never
-negative and has no noise of its own, so that few tokens decide (measured: docs/compression.md).
+negative and has no noise of its own, so that few tokens decide.
 """
 
 import copy
