@@ -82,6 +82,11 @@ def test_a_quadratic_loss_is_followed_everywhere() -> None:
     assert [curve(error) for error in (1e-4, 0.1, 0.3, 2.0)] == pytest.approx([3e-4, 0.3, 0.9, 6.0])
 
 
+def test_below_the_first_point_the_loss_grows_like_the_squared_error() -> None:
+    curve = LossCurve.through([(0.1, 0.02), (0.4, 0.32)])  # steeper between the points
+    assert curve(0.025) == pytest.approx(0.02 / 4)
+
+
 def test_a_weight_that_changes_nothing_counts_nothing() -> None:
     assert LossCurve.through([(0.1, 0.0), (0.5, 0.0)])(0.3) == 0.0
 
