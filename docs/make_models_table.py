@@ -1,7 +1,8 @@
 """Read every built-in network, every compressed one and forty models of other libraries.
 
 `python docs/make_models_table.py [NAME …]` writes docs/models.md (some 40 minutes of processor
-time; with names of models or sources, only their rows are measured again). Needs the `dev` extra.
+time; with names of models or sources, only their rows are measured again, and with `missing` those
+that the page lacks). Needs the `dev` extra.
 """
 
 import sys
@@ -192,13 +193,15 @@ def write(rows: Mapping[tuple[str, str], tuple[str, ...]], order: Sequence[zoo.M
 def main() -> None:
     """Measure all models, or those that are named, and write their rows."""
     order = everything()
-    wanted = sys.argv[1:]
+    wanted = set(sys.argv[1:])
+    rows = written()
     places = [
         n
         for n, given in enumerate(order)
-        if not wanted or given.name in wanted or given.source in wanted
+        if not wanted
+        or wanted & {given.name, given.source}
+        or ("missing" in wanted and (given.source, given.name) not in rows)
     ]
-    rows = written()
     with ProcessPoolExecutor(2, get_context("spawn")) as workers:
         for row in workers.map(measured, places):
             print(" | ".join(row), flush=True)
