@@ -36,6 +36,7 @@ class PairValue(NamedTuple):
 
 
 PairVector = list[PairValue]
+PairMatrix = list[PairVector]
 ZERO = PairValue()
 
 
@@ -272,6 +273,51 @@ class PairWriter:
             multiples += [(writer.constant(1), value) for value in once[cut:]]
             numbers[number] = writer.sum_products(multiples, products)
         return writer.finish([list(numbers.values())[-1]], are_inputs_kept=True)
+
+
+def add_outer(
+    writer: PairWriter, matrix: PairMatrix, column: Sequence[PairValue], row: Sequence[PairValue]
+) -> PairMatrix:
+    """A matrix plus a column times a row."""
+    return [
+        [writer.dot([first], [second], plus=entry) for second, entry in zip(row, line, strict=True)]
+        for first, line in zip(column, matrix, strict=True)
+    ]
+
+
+def apply_states(
+    writer: PairWriter,
+    states: Sequence[PairMatrix],
+    queries: NDArray[numpy.int64],
+    outputs: NDArray[numpy.int64],
+    token: PairVector,
+) -> PairVector:
+    """Σ_h O_h S_h Q_h times a token, of states that are a sum of one of each side.
+
+    The matrix is written first: its entries belong to sides, and only the last product to pairs.
+
+    Args:
+        writer: of the program.
+        states: S_h, (head_size, state) each.
+        queries: Q_h, (heads, state, width).
+        outputs: all O_h beside each other, (width, heads · head_size).
+        token: which they are applied to.
+    """
+    stacked = [
+        writer.apply(query.T, row)
+        for state, query in zip(states, queries, strict=True)
+        for row in state
+    ]
+    columns = list(zip(*stacked, strict=True))
+    return [
+        writer.dot([writer.mix(row, column) for column in columns], token)
+        for row in outputs.tolist()
+    ]
+
+
+def multiply_weights(first: Residues, second: Residues, prime: int) -> Residues:
+    """A product of small matrices; Python integers, for residues of any prime."""
+    return numpy.asarray(first.astype(object) @ second.astype(object) % prime).astype(numpy.int64)
 
 
 def _once(number: int) -> tuple[tuple[int, int], ...]:

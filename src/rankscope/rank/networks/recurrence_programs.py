@@ -6,6 +6,7 @@ kinds from the first token of the other side on, they belong to pairs of points.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy
@@ -13,16 +14,17 @@ import numpy
 from rankscope.rank.measured import Residues, SplitFunction
 from rankscope.rank.networks.pair_programs import (
     ZERO,
+    PairMatrix,
     PairValue,
     PairVector,
     PairWriter,
     ProgramFunction,
+    add_outer,
+    apply_states,
+    multiply_weights,
 )
 from rankscope.rank.networks.recurrence import Kind, Recurrence, RecurrenceShape
-from rankscope.rank.networks.transformer_programs import product_modulo
 from rankscope.rank.partition import Partition
-
-PairMatrix = list[PairVector]
 
 
 def recurrence_split(
@@ -58,194 +60,125 @@ def _output(
     by_scores: bool,
 ) -> PairValue:
     tokens = inputs[: shape.output_position + 1]
-    for number, own in enumerate(layers):
+    for number, weights in enumerate(layers):
+        layer = _Layer(shape, weights, writer)
         is_last = number == shape.depth - 1
-        if not shape.kind.has_matrix_state:
-            tokens = _vector_layer(shape, own, writer, tokens, is_last=is_last)
-        elif is_last and by_scores:
-            tokens = [_decay_by_scores(shape, own, writer, tokens)]
+        if is_last and by_scores:
+            tokens = [layer.decay_by_scores(tokens)]
         else:
-            tokens = _matrix_layer(shape, own, writer, tokens, is_last=is_last)
+            tokens = layer.run(tokens, is_last=is_last)
     return tokens[-1][0]
 
 
-def _matrix_layer(
-    shape: RecurrenceShape,
-    own: Mapping[str, Residues],
-    writer: PairWriter,
-    tokens: list[PairVector],
-    *,
-    is_last: bool,
-) -> list[PairVector]:
-    """The state of every head is a matrix (head_size, state)."""
-    heads = range(shape.heads)
-    states: list[PairMatrix] = [
-        [[ZERO] * shape.state for _ in range(shape.head_size)] for _ in heads
-    ]
-    outputs = own["output"].reshape(shape.width, -1)
-    made = []
-    for number, token in enumerate(tokens):
-        for head in heads:
-            update = _decayed if shape.kind is Kind.DECAY else _corrected
-            states[head] = update(shape, own, writer, states[head], (head, token))
-        if is_last and number < len(tokens) - 1:
-            continue
-        if all(not v.both for state in states for row in state for v in row):
-            made.append(_by_matrix(own, writer, states, token))
-            continue
-        answers: PairVector = []
-        for head in heads:
-            query = writer.apply(own["query"][head], token)
-            answers += [writer.dot(row, query) for row in states[head]]
-        made.append(writer.apply(outputs, answers))
-    return made
+@dataclass(frozen=True)
+class _Layer:
+    """One layer on tokens that are values of both sides."""
 
+    shape: RecurrenceShape
+    weights: Mapping[str, Residues]
+    writer: PairWriter
 
-def _decayed(
-    shape: RecurrenceShape,
-    own: Mapping[str, Residues],
-    writer: PairWriter,
-    state: PairMatrix,
-    written: tuple[int, PairVector],
-) -> PairMatrix:
-    """γS + v kᵗ."""
-    del shape
-    head, token = written
-    decay = int(own["decay"][head])
-    key, value = (writer.apply(own[name][head], token) for name in ("key", "value"))
-    return [
-        [
-            writer.dot([one], [other], plus=writer.mix([decay], [before]))
-            for other, before in zip(key, row, strict=True)
+    def run(self, tokens: list[PairVector], *, is_last: bool) -> list[PairVector]:
+        """The tokens after the layer; of the last layer only the last one."""
+        shape = self.shape
+        is_matrix = shape.kind.has_matrix_state
+        rows = shape.head_size if is_matrix else 1
+        states: list[PairMatrix] = [
+            [[ZERO] * shape.state for _ in range(rows)] for _ in range(shape.heads)
         ]
-        for one, row in zip(value, state, strict=True)
-    ]
+        update = {Kind.DECAY: self._decayed, Kind.DELTA: self._corrected}.get(
+            shape.kind, self._written
+        )
+        read = self._read_matrices if is_matrix else self._read_vectors
+        made = []
+        for number, token in enumerate(tokens):
+            states = [update(head, token, state) for head, state in enumerate(states)]
+            if number == len(tokens) - 1 or not is_last:
+                made.append(read(token, states))
+        return made
 
-
-def _corrected(
-    shape: RecurrenceShape,
-    own: Mapping[str, Residues],
-    writer: PairWriter,
-    state: PairMatrix,
-    written: tuple[int, PairVector],
-) -> PairMatrix:
-    """S + β (v - S k) kᵗ."""
-    head, token = written
-    key, value = (writer.apply(own[name][head], token) for name in ("key", "value"))
-    known = [writer.dot(row, key) for row in state]
-    missing = [writer.mix([1, -1], pair) for pair in zip(value, known, strict=True)]
-    if shape.has_input_rate:
-        rate = writer.mix(own["rate"][head].tolist(), token)
-        scaled = [writer.dot([rate], [other]) for other in key]
-    else:
-        scaled = [writer.mix([int(own["rate"][head])], [other]) for other in key]
-    return [
-        [writer.dot([one], [other], plus=before) for other, before in zip(scaled, row, strict=True)]
-        for one, row in zip(missing, state, strict=True)
-    ]
-
-
-def _by_matrix(
-    own: Mapping[str, Residues], writer: PairWriter, states: list[PairMatrix], token: PairVector
-) -> PairVector:
-    """The matrix of a layer whose state is one of each side, times a token."""
-    stacked = [
-        writer.apply(own["query"][head].T, row)
-        for head, state in enumerate(states)
-        for row in state
-    ]
-    columns = [list(column) for column in zip(*stacked, strict=True)]
-    outputs = own["output"].reshape(len(token), -1)
-    return [
-        writer.dot([writer.mix(row, column) for column in columns], token)
-        for row in outputs.tolist()
-    ]
-
-
-def _decay_by_scores(
-    shape: RecurrenceShape,
-    own: Mapping[str, Residues],
-    writer: PairWriter,
-    tokens: list[PairVector],
-) -> PairVector:
-    """The last token alone: values times scores and powers of the decay, summed over tokens."""
-    prime = writer.prime
-    sums: PairVector = []
-    maps = []
-    for head in range(shape.heads):
-        asked = product_modulo(own["key"][head].T, own["query"][head], prime)
-        query = writer.apply(asked, tokens[-1])
-        decay = int(own["decay"][head])
-        powers = [pow(decay, len(tokens) - 1 - place, prime) for place in range(len(tokens))]
-        scores = [writer.dot(query, token) for token in tokens]
-        scaled = [
-            [writer.mix([power], [entry]) for entry in token]
-            for power, token in zip(powers, tokens, strict=True)
-        ]
-        sums += [writer.dot(scores, column) for column in zip(*scaled, strict=True)]
-        maps.append(product_modulo(own["output"][:, head], own["value"][head], prime))
-    return writer.apply(numpy.concatenate(maps, axis=1), sums)
-
-
-def _vector_layer(
-    shape: RecurrenceShape,
-    own: Mapping[str, Residues],
-    writer: PairWriter,
-    tokens: list[PairVector],
-    *,
-    is_last: bool,
-) -> list[PairVector]:
-    """The state of every head is a vector."""
-    heads = range(shape.heads)
-    states: list[PairVector] = [[ZERO] * shape.state for _ in heads]
-    made = []
-    for number, token in enumerate(tokens):
-        for head in heads:
-            states[head] = [
-                writer.add(kept, written)
-                for kept, written in zip(
-                    _kept(shape, own, writer, states[head], (head, token)),
-                    writer.apply(own["write"][head], token),
-                    strict=True,
-                )
+    def decay_by_scores(self, tokens: list[PairVector]) -> PairVector:
+        """The last token alone: values times scores and powers of the decay, summed over tokens."""
+        own, writer = self.weights, self.writer
+        sums: PairVector = []
+        maps = []
+        for head in range(self.shape.heads):
+            asked = multiply_weights(own["key"][head].T, own["query"][head], writer.prime)
+            query = writer.apply(asked, tokens[-1])
+            decay = int(own["decay"][head])
+            powers = [pow(decay, len(tokens) - 1 - n, writer.prime) for n in range(len(tokens))]
+            scores = [writer.dot(query, token) for token in tokens]
+            scaled = [
+                [writer.mix([power], [entry]) for entry in token]
+                for power, token in zip(powers, tokens, strict=True)
             ]
-        if is_last and number < len(tokens) - 1:
-            continue
-        output: PairVector = []
-        for head in heads:
-            read = writer.apply(own["read"][head], states[head])
-            gate = writer.apply(own["gate"][head], token)
-            output += [writer.dot([one], [other]) for one, other in zip(read, gate, strict=True)]
-        made.append(output)
-    return made
+            sums += [writer.dot(scores, column) for column in zip(*scaled, strict=True)]
+            maps.append(multiply_weights(own["output"][:, head], own["value"][head], writer.prime))
+        return writer.apply(numpy.concatenate(maps, axis=1), sums)
 
+    def _applied(self, name: str, head: int, vector: PairVector) -> PairVector:
+        return self.writer.apply(self.weights[name][head], vector)
 
-def _kept(
-    shape: RecurrenceShape,
-    own: Mapping[str, Residues],
-    writer: PairWriter,
-    state: PairVector,
-    read: tuple[int, PairVector],
-) -> PairVector:
-    """A h, with A = A₀ + Σ x_i A_i if it is selective."""
-    head, token = read
-    transition = own["transition"][head]
-    if shape.kind is Kind.DIAGONAL:
-        pairs = zip(transition.tolist(), state, strict=True)
-        return [writer.mix([factor], [entry]) for factor, entry in pairs]
-    if shape.kind is Kind.DENSE:
-        return writer.apply(transition, state)
-    if all(entry == ZERO for entry in state):
-        return state
-    selection = own["selection"][head]
-    size = range(shape.state)
-    matrix = [
-        [
-            writer.shifted(
-                writer.mix(selection[:, row, column].tolist(), token), int(transition[row, column])
-            )
-            for column in size
+    def _decayed(self, head: int, token: PairVector, state: PairMatrix) -> PairMatrix:
+        """γS + v kᵗ."""
+        decay, writer = int(self.weights["decay"][head]), self.writer
+        key, value = (self._applied(name, head, token) for name in ("key", "value"))
+        before = [[writer.mix([decay], [entry]) for entry in row] for row in state]
+        return add_outer(writer, before, value, key)
+
+    def _corrected(self, head: int, token: PairVector, state: PairMatrix) -> PairMatrix:
+        """S + β (v - S k) kᵗ."""
+        writer, rates = self.writer, self.weights["rate"][head]
+        key, value = (self._applied(name, head, token) for name in ("key", "value"))
+        known = [writer.dot(row, key) for row in state]
+        missing = [writer.mix([1, -1], pair) for pair in zip(value, known, strict=True)]
+        if self.shape.has_input_rate:
+            rate = writer.mix(rates.tolist(), token)
+            scaled = [writer.dot([rate], [other]) for other in key]
+        else:
+            scaled = [writer.mix([int(rates)], [other]) for other in key]
+        return add_outer(writer, state, missing, scaled)
+
+    def _written(self, head: int, token: PairVector, state: PairMatrix) -> PairMatrix:
+        """A h + B x, of a state that is one row."""
+        kept, new = self._kept(head, token, state[0]), self._applied("write", head, token)
+        return [[self.writer.add(one, other) for one, other in zip(kept, new, strict=True)]]
+
+    def _kept(self, head: int, token: PairVector, state: PairVector) -> PairVector:
+        """A h, with A = A₀ + Σ x_i A_i if it is selective."""
+        writer, transition = self.writer, self.weights["transition"][head]
+        if self.shape.kind is Kind.DIAGONAL:
+            pairs = zip(transition.tolist(), state, strict=True)
+            return [writer.mix([factor], [entry]) for factor, entry in pairs]
+        if self.shape.kind is Kind.DENSE:
+            return writer.apply(transition, state)
+        if all(entry == ZERO for entry in state):
+            return state
+        selection, size = self.weights["selection"][head], range(self.shape.state)
+        matrix = [
+            [
+                writer.shifted(writer.mix(selection[:, row, column].tolist(), token), int(constant))
+                for column, constant in zip(size, transition[row], strict=True)
+            ]
+            for row in size
         ]
-        for row in size
-    ]
-    return [writer.dot(row, state) for row in matrix]
+        return [writer.dot(row, state) for row in matrix]
+
+    def _read_matrices(self, token: PairVector, states: list[PairMatrix]) -> PairVector:
+        queries, outputs = self.weights["query"], self.weights["output"].reshape(len(token), -1)
+        if all(not v.both for state in states for row in state for v in row):
+            return apply_states(self.writer, states, queries, outputs, token)
+        answers: PairVector = []
+        for head, state in enumerate(states):
+            query = self._applied("query", head, token)
+            answers += [self.writer.dot(row, query) for row in state]
+        return self.writer.apply(outputs, answers)
+
+    def _read_vectors(self, token: PairVector, states: list[PairMatrix]) -> PairVector:
+        output: PairVector = []
+        for head, (state,) in enumerate(states):
+            read, gate = self._applied("read", head, state), self._applied("gate", head, token)
+            output += [
+                self.writer.dot([one], [other]) for one, other in zip(read, gate, strict=True)
+            ]
+        return output

@@ -21,10 +21,14 @@ from rankscope.rank.networks.moments import MomentFunction
 from rankscope.rank.networks.network import fraction_modulo
 from rankscope.rank.networks.pair_programs import (
     ZERO,
+    PairMatrix,
     PairValue,
     PairVector,
     PairWriter,
     ProgramFunction,
+    add_outer,
+    apply_states,
+    multiply_weights,
 )
 from rankscope.rank.networks.polynomial_transformer import (
     PolynomialTransformer,
@@ -87,7 +91,7 @@ def _expanded(
     made = {name: w if name == "query" else w[groups] for name, w in made.items()}
     for name, latent in (("query", "query_latent"), ("key", "latent"), ("value", "latent")):
         if f"{prefix}.{latent}" in weights:
-            made[name] = product_modulo(made[name], weights[f"{prefix}.{latent}"], prime)
+            made[name] = multiply_weights(made[name], weights[f"{prefix}.{latent}"], prime)
     gate = None
     if shape.gated is not None:
         left, right, output = (
@@ -105,10 +109,10 @@ def _merged(
     merged = [
         replace(
             layer,
-            query=product_modulo(layer.key.transpose(0, 2, 1), layer.query, prime),
+            query=multiply_weights(layer.key.transpose(0, 2, 1), layer.query, prime),
             key=tokens,
             value=tokens,
-            output=product_modulo(layer.output.transpose(1, 0, 2), layer.value, prime).transpose(
+            output=multiply_weights(layer.output.transpose(1, 0, 2), layer.value, prime).transpose(
                 1, 0, 2
             ),
         )
@@ -116,11 +120,6 @@ def _merged(
     ]
     plain = replace(shape, head_size=shape.width, num_kv_heads=1, latent=None, query_latent=None)
     return plain, merged
-
-
-def product_modulo(first: Residues, second: Residues, prime: int) -> Residues:
-    """A product of small matrices; Python integers, for residues of any prime."""
-    return numpy.asarray(first.astype(object) @ second.astype(object) % prime).astype(numpy.int64)
 
 
 def _output(
@@ -201,7 +200,10 @@ class _Attention:
             queries = self._turned(self.layer.query, place)
             states = sums[place]
             if self.is_first:
-                made[place] = self._by_matrix(states, queries, place)
+                of_heads = [states[self.shape.group(head)] for head in range(self.shape.heads)]
+                made[place] = apply_states(
+                    writer, of_heads, queries, self._flat_output(), self.tokens[place]
+                )
                 continue
             mixed: PairVector = []
             for head in range(self.shape.heads):
@@ -228,7 +230,7 @@ class _Attention:
             made[place] = writer.apply(self._flat_output(), mixed)
         return made
 
-    def _states(self, wanted: Sequence[int]) -> dict[int, list[list[PairVector]]]:
+    def _states(self, wanted: Sequence[int]) -> dict[int, list[PairMatrix]]:
         """For each wanted place and group, the matrix (head_size, head_size) by rows."""
         if not self.shape.is_causal:
             states = self._summed(list(self.tokens))
@@ -240,21 +242,13 @@ class _Attention:
         running = [[[ZERO for _ in size] for _ in size] for _ in range(self.shape.num_kv_heads)]
         for place in self.tokens:
             running = [
-                [
-                    [
-                        writer.dot([value], [key], plus=before)
-                        for key, before in zip(keys, row, strict=True)
-                    ]
-                    for value, row in zip(values, matrix, strict=True)
-                ]
-                for keys, values, matrix in zip(
-                    self.keys[place], self.values[place], running, strict=True
-                )
+                add_outer(writer, *parts)
+                for parts in zip(running, self.values[place], self.keys[place], strict=True)
             ]
             sums[place] = running
         return sums
 
-    def _summed(self, places: list[int]) -> list[list[PairVector]]:
+    def _summed(self, places: list[int]) -> list[PairMatrix]:
         """The states that some tokens add up to."""
         states = []
         for group in range(self.shape.num_kv_heads):
@@ -262,22 +256,6 @@ class _Attention:
             values = list(zip(*(self.values[j][group] for j in places), strict=True))
             states.append([[self.writer.dot(value, key) for key in keys] for value in values])
         return states
-
-    def _by_matrix(
-        self, states: list[list[PairVector]], queries: NDArray[numpy.int64], place: int
-    ) -> PairVector:
-        """The matrix of the layer, which is one of each side, times a token of one side."""
-        writer, width = self.writer, self.shape.width
-        stacked: list[PairVector] = []  # (heads · head_size, width)
-        for head in range(self.shape.heads):
-            for row in states[self.shape.group(head)]:
-                stacked.append(writer.apply(queries[head].T, row))
-        columns = [[line[k] for line in stacked] for k in range(width)]
-        outputs = self._flat_output()
-        return [
-            writer.dot([writer.mix(row, column) for column in columns], self.tokens[place])
-            for row in outputs.tolist()
-        ]
 
     def _flat_output(self) -> NDArray[numpy.int64]:
         return self.layer.output.reshape(self.shape.width, -1)
@@ -291,4 +269,4 @@ class _Attention:
         size, prime = self.shape.head_size, self.writer.prime
         entries = [fraction_modulo(e, prime) for e in rotation_entries(size, place)]
         turn = numpy.array(entries, dtype=numpy.int64).reshape(size, size)
-        return product_modulo(turn, matrices, prime)
+        return multiply_weights(turn, matrices, prime)
