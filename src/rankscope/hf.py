@@ -23,13 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.compression.applying import Compressed
-from rankscope.compression.exporting import tensors
-from rankscope.compression.usage import run_example
-from rankscope.errors import CompressionError, ModelFileError, RankscopeError, RequestError
+from rankscope.compression.saving import check_outputs, check_read_back, finite_outputs
+from rankscope.errors import ModelFileError, RankscopeError, RequestError
 from rankscope.extras import transformers as _load_transformers
 from rankscope.factorize.linear import FactorizedLinear
 from rankscope.files import folder_beside, plain_file
-from rankscope.modes import inference
 from rankscope.strict_json import Numbers, read_document
 
 _load_transformers()  # first of all: it says which extra is missing
@@ -261,7 +259,7 @@ def save_folder(
     """
     model: Any = compressed.model
     target = Path(folder).absolute()
-    wanted = None if example is None else _outputs(compressed.model, example)
+    wanted = None if example is None else finite_outputs(compressed.model, example)
     with folder_beside(target) as made:
         with _quiet(), _one_line(target):
             model.save_pretrained(made)
@@ -269,41 +267,10 @@ def save_folder(
             if source is not None and (Path(source) / name).is_file():
                 shutil.copyfile(Path(source) / name, made / name)
         again = load_folder(made)
-        _check_state(model.state_dict(), again.state_dict())
+        check_read_back(model.state_dict(), again.state_dict())
         if example is not None and wanted is not None:
-            _check_outputs(wanted, _outputs(again, example))
+            check_outputs(wanted, finite_outputs(again, example))
         _publish(made, target)
-
-
-def _outputs(model: nn.Module, example: dict[str, Tensor]) -> list[Tensor]:
-    with torch.no_grad(), inference(model):
-        outputs = tensors(run_example(model, example))
-    for output in outputs:
-        bad = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
-        if bad:
-            raise CompressionError(
-                f"save: the model gives {bad:,} NaN or infinite numbers of {output.numel():,} on "
-                "the example; it was not written."
-            )
-    return outputs
-
-
-def _check_state(written: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
-    for name, tensor in written.items():
-        if name not in loaded or not torch.equal(tensor.cpu(), loaded[name]):
-            raise CompressionError(
-                f"save: {name} is not read back as it was written; nothing was written."
-            )
-
-
-def _check_outputs(wanted: list[Tensor], outputs: list[Tensor]) -> None:
-    for one, other in zip(wanted, outputs, strict=True):
-        if not torch.equal(one, other):
-            difference = float((one.double() - other.double()).abs().max())
-            raise CompressionError(
-                f"save: the model read back gives outputs that differ by {difference:.2g}; it was "
-                "not written."
-            )
 
 
 def _publish(made: Path, target: Path) -> None:

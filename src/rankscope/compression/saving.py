@@ -143,7 +143,7 @@ def save(
     """
     if isinstance(compressed, nn.Module):
         compressed = Compressed(compressed, _dense_plan(compressed))
-    outputs = None if example is None else _outputs(compressed.model, example)
+    outputs = None if example is None else finite_outputs(compressed.model, example)
     state = _state(compressed.model)
     data = tensors_to_bytes(state)
     saved = SavedPlan(compressed.plan, WeightsChecksum.of(data), built_in)
@@ -154,9 +154,9 @@ def save(
         read_plan(beside / PLAN_FILE)
         if built_in is not None or dense is not None:
             again = load(beside, into=dense)
-            _check_same(state, _state(again))
+            check_read_back(state, _state(again))
             if example is not None and outputs is not None:
-                _check_outputs(outputs, _outputs(again, example))
+                check_outputs(outputs, finite_outputs(again, example))
         _publish(beside, target)
 
 
@@ -187,7 +187,12 @@ def _state(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def _outputs(model: nn.Module, example: Batch) -> list[Tensor]:
+def finite_outputs(model: nn.Module, example: Batch) -> list[Tensor]:
+    """What a model gives for an example.
+
+    Raises:
+        CompressionError: if a number of it is NaN or infinite.
+    """
     with torch.no_grad(), inference(model):
         outputs = tensors(run_example(model, example))
     for output in outputs:
@@ -200,16 +205,26 @@ def _outputs(model: nn.Module, example: Batch) -> list[Tensor]:
     return outputs
 
 
-def _check_same(written: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
+def check_read_back(written: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
+    """Compare the weights of a model with those that its file gives back.
+
+    Raises:
+        CompressionError: if one is missing or differs.
+    """
     for name, value in written.items():
-        if name not in loaded or not torch.equal(value, loaded[name]):
+        if name not in loaded or not torch.equal(value.cpu(), loaded[name]):
             raise CompressionError(
                 f"save: {name} is not read back as it was written; the plan does not describe "
                 "this model."
             )
 
 
-def _check_outputs(wanted: list[Tensor], outputs: list[Tensor]) -> None:
+def check_outputs(wanted: list[Tensor], outputs: list[Tensor]) -> None:
+    """Compare what a model gives with what it gives after it was read back.
+
+    Raises:
+        CompressionError: if they differ by more than rounding.
+    """
     for one, other in zip(wanted, outputs, strict=True):
         # The same numbers may be summed in another order, if a weight lies otherwise in memory.
         if not torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max())):

@@ -490,6 +490,36 @@ class PairwiseFunction(SplitFunction):
         return outputs.reshape(shape[:2])
 
 
+# --- Networks whose layers turn all tokens into new ones ------------------------------------------
+
+
+class TokenMixer(PolynomialNetwork):
+    """Layers that make new tokens of all tokens; the output is a coordinate of one of them.
+
+    Attributes:
+        output_position: which token the output is read from.
+    """
+
+    output_position: int
+
+    @abstractmethod
+    def mix(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """All tokens (batch, num_tokens, width) after all layers."""
+
+    def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """Coordinate 0 of the token at the output position, after all layers."""
+        return self.mix(numbers, weights, inputs)[:, self.output_position, 0]
+
+    def tokens(self, inputs: Tensor) -> Tensor:
+        """All tokens (batch, num_tokens, width) after all layers, in floating point.
+
+        Raises:
+            SizeError: if the inputs are not (batch, num_tokens, input_size).
+        """
+        self.require_inputs(tuple(inputs.shape))
+        return self.mix(Reals(), dict(self.named_parameters()), inputs)
+
+
 # --- Networks that read tokens one by one, on pairs of sample points ------------------------------
 
 

@@ -20,9 +20,8 @@ from rankscope.errors import SizeError
 from rankscope.rank.measured import SplitFunction
 from rankscope.rank.networks.network import (
     Arithmetic,
-    PolynomialNetwork,
-    Reals,
     Setting,
+    TokenMixer,
     require_sizes,
 )
 from rankscope.rank.networks.self_attention import SelfAttention, normal
@@ -272,7 +271,7 @@ def _source(
     return numbers.contract("ck,btk->btc", weights[name], tokens)
 
 
-class PolynomialTransformer(PolynomialNetwork):
+class PolynomialTransformer(TokenMixer):
     r"""Layers of attention without softmax, with what transformers are trained with today.
 
     The output is coordinate 0 of the token at the output position after the last layer. See
@@ -387,20 +386,7 @@ class PolynomialTransformer(PolynomialNetwork):
         """3^depth, 6^depth with a gate."""
         return int(self.shape.layer_degree**self.shape.depth)
 
-    def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-        """Coordinate 0 of the token at the output position, after all layers."""
-        return self._tokens(numbers, weights, inputs)[:, self.output_position, 0]
-
-    def tokens(self, inputs: Tensor) -> Tensor:
-        """All tokens (batch, num_tokens, width) after all layers, in floating point.
-
-        Raises:
-            SizeError: if the inputs are not (batch, num_tokens, width).
-        """
-        self.require_inputs(tuple(inputs.shape))
-        return self._tokens(Reals(), dict(self.named_parameters()), inputs)
-
-    def _tokens(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+    def mix(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         shape = self.shape
         tokens = numbers.add(inputs, weights["positions"]) if shape.has_positions else inputs
         for number in range(shape.depth):

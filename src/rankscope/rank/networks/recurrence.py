@@ -18,9 +18,8 @@ from rankscope.errors import SizeError
 from rankscope.rank.measured import SplitFunction
 from rankscope.rank.networks.network import (
     Arithmetic,
-    PolynomialNetwork,
-    Reals,
     Setting,
+    TokenMixer,
     require_sizes,
 )
 from rankscope.rank.networks.self_attention import normal
@@ -261,7 +260,7 @@ def _vector_step(
     return vector[:, :, None], output.flatten(1)
 
 
-class Recurrence(PolynomialNetwork):
+class Recurrence(TokenMixer):
     """Layers of a recurrence over the tokens; see `recur` for the equations.
 
     The output is coordinate 0 of the token at the output position after the last layer. With
@@ -341,20 +340,7 @@ class Recurrence(PolynomialNetwork):
     def input_degree(self) -> int:
         return self.shape.degrees()[self.output_position]
 
-    def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-        """Coordinate 0 of the token at the output position, after all layers."""
-        return self._tokens(numbers, weights, inputs)[:, self.output_position, 0]
-
-    def tokens(self, inputs: Tensor) -> Tensor:
-        """All tokens (batch, num_tokens, width) after all layers, in floating point.
-
-        Raises:
-            SizeError: if the inputs are not (batch, num_tokens, width).
-        """
-        self.require_inputs(tuple(inputs.shape))
-        return self._tokens(Reals(), dict(self.named_parameters()), inputs)
-
-    def _tokens(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+    def mix(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         tokens = inputs
         for number in range(self.shape.depth):
             tokens = recur(self.shape, numbers, weights, f"layers.{number}", tokens)

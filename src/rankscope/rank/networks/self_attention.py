@@ -33,9 +33,8 @@ from rankscope.rank.bounds.sizes import AttentionSizes
 from rankscope.rank.measured import SplitFunction
 from rankscope.rank.networks.network import (
     Arithmetic,
-    PolynomialNetwork,
-    Reals,
     Setting,
+    TokenMixer,
     require_sizes,
 )
 from rankscope.rank.partition import Partition
@@ -273,7 +272,7 @@ def _feature(shape: AttentionShape, name: str) -> Index:
     return Index(name, shape.width, "F", IndexKind.FEATURE)
 
 
-class SelfAttention(PolynomialNetwork):
+class SelfAttention(TokenMixer):
     r"""Attention layers without softmax, residuals or feed-forward parts.
 
     .. math:: y^i = \sum_h W^O_h \sum_j \langle W^Q_h x^i, W^K_h x^j \rangle\, W^V_h x^j
@@ -385,16 +384,7 @@ class SelfAttention(PolynomialNetwork):
     def compute(self, numbers: Arithmetic, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """Coordinate 0 of the token at the output position, after all layers."""
         at = slice(self.output_position, self.output_position + 1)
-        return self._tokens(numbers, weights, inputs, at)[:, 0, 0]
-
-    def tokens(self, inputs: Tensor) -> Tensor:
-        """All tokens (batch, num_tokens, width) after all layers, in floating point.
-
-        Raises:
-            SizeError: if the inputs are not (batch, num_tokens, input_size).
-        """
-        self.require_inputs(tuple(inputs.shape))
-        return self._tokens(Reals(), dict(self.named_parameters()), inputs)
+        return self.mix(numbers, weights, inputs, at)[:, 0, 0]
 
     def upper_bound(self, partition: Partition) -> UpperBound:
         """The counting bound, refined by what the heads can see where that can be summed."""
@@ -473,7 +463,7 @@ class SelfAttention(PolynomialNetwork):
 
         return MomentFunction
 
-    def _tokens(
+    def mix(
         self,
         numbers: Arithmetic,
         weights: Mapping[str, Tensor],
