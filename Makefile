@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # All extras, so that no test is skipped for a missing package.
-EXTRAS := draw,paths,ray,dask,export,text,download,distributed,dev
+EXTRAS := draw,open,paths,ray,dask,export,text,download,distributed,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

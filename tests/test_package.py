@@ -35,6 +35,7 @@ ROWS = [
     ("auditing", "compression", "generalize"),
     ("hf", "models", "verbs"),
     ("lab",),
+    ("page",),
     ("cli",),
 ]
 # Of the names that tests import, the largest share that no façade exports.

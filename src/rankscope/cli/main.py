@@ -34,6 +34,7 @@ from rankscope.cli import (
     families,
     generalization,
     models,
+    open,
     plan,
     rank,
     verify,
@@ -53,6 +54,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: dict[str, Callable[..., None]] = {
+    "open": open.run,
     "audit": audit.run,
     "plan": plan.run,
     "compress": compress.run,
