@@ -18,6 +18,7 @@ ROWS = [
     (
         "errors",
         "budget",
+        "display",
         "theorem",
         "files",
         "strict_json",

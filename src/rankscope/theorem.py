@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rankscope.display import fragment
+
 # Longer integers are given by their logarithm only: nobody reads them, and Python itself refuses
 # to print more than 4,300 digits.
 MAX_DIGITS = 4_000
@@ -240,6 +242,14 @@ class Bound(ABC):
     def __str__(self) -> str:
         return f"{self.statement}    [{self.theorem}]"
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.statement}>"
+
+    def _repr_html_(self) -> str:
+        assumptions = self.theorem.assumptions
+        facts = (f"If: {'; '.join(assumptions)}.",) if assumptions else ()
+        return fragment(self.statement, (str(self.theorem), *facts))
+
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON; the logarithm of zero, or one that fits no float, is None.
 
@@ -256,7 +266,7 @@ class Bound(ABC):
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class UpperBound(Bound):
     """A number no network of the class exceeds.
 
@@ -298,7 +308,7 @@ class UpperBound(Bound):
         return log3(measured) <= self.log3 + rounding_slack(self.log3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LowerBound(Bound):
     """A number that almost every network of the class reaches.
 

@@ -24,11 +24,13 @@ from rankscope.auditing.findings import (
 from rankscope.auditing.sources import OpenedModel
 from rankscope.auditing.tensors import TensorRow, part_of
 from rankscope.auditing.weight_files import open_model
+from rankscope.display import Table, counted, fragment
 from rankscope.errors import (
     ConfigurationError,
     MissingExtraError,
     ModelFileError,
     UnknownFamilyError,
+    printable,
 )
 from rankscope.progress import Report, ignore
 
@@ -68,6 +70,27 @@ class Audit:
             "findings": [finding.to_dict() for finding in self.findings],
             "tensors": [row.to_dict() for row in self.tensors],
         }
+
+    def __repr__(self) -> str:
+        shape = self.configuration
+        parts = [] if shape is None else [f"{shape.family}, depth {shape.depth}"]
+        parts.append(counted(self.parameters.total, "parameter"))
+        parts.append(counted(len(self.findings), "finding"))
+        parts += [counted(len(self.tensors), "tensor")] if self.tensors else []
+        return f"<Audit of {printable(self.source)}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                finding.severity.name.lower(),
+                finding.title,
+                "" if finding.saving is None else f"{finding.saving:.1%}",
+                finding.command,
+            )
+            for finding in self.findings
+        ]
+        head = ("severity", "finding", "saves", "command")
+        return fragment(repr(self)[1:-1], table=Table(head, rows, numbers=(2,)))
 
 
 # What batch normalization counts while it trains; nobody learns these by descent.

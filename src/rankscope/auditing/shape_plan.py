@@ -17,6 +17,7 @@ from rankscope.auditing.depth_width_law import (
     Number,
     solve_growing,
 )
+from rankscope.display import Table, counted, fragment
 from rankscope.errors import PlanError
 from rankscope.rank.bounds.sizes import DEEPEST
 
@@ -261,6 +262,26 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before building it."""
         return notes_on(self.shape, self.budget, self.constraints, self.law, self.law_depth)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan: depth {self.depth:,}, width {self.width:,}, {self.shape.heads:,} heads of "
+            f"{self.shape.head_size:,}, {counted(self.parameters, 'parameter')} in blocks>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                "planned" if one.is_planned else "within the fit" if one.is_within_fit else "",
+                f"{one.shape.depth:,}",
+                f"{one.shape.width:,}",
+                f"{one.shape.heads:,} of {one.shape.head_size:,}",
+                f"{one.parameters:,}",
+            )
+            for one in self.alternatives
+        ]
+        head = ("", "depth", "width", "heads", "parameters in blocks")
+        return fragment(repr(self)[1:-1], self.notes, Table(head, rows, numbers=(1, 2, 3, 4)))
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""

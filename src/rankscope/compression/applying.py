@@ -175,6 +175,12 @@ class Compressed:
     model: nn.Module
     plan: Plan
 
+    def __repr__(self) -> str:
+        return f"<Compressed {type(self.model).__name__}: {self.plan.summary}>"
+
+    def _repr_html_(self) -> str:
+        return self.plan.to_html(f"Compressed {type(self.model).__name__}")
+
 
 def apply_plan(
     model: nn.Module, plan: Plan, *, scores: Scoring | None = None, example: Batch | None = None

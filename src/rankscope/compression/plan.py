@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rankscope.display import Table, counted, fragment
 from rankscope.errors import CompressionError, ModelFileError
 from rankscope.factorize.formats.format import Ranks
 from rankscope.strict_json import (
@@ -170,6 +171,40 @@ class Plan:
     def rank_pattern(self) -> dict[str, int]:
         """Ranks of the weights written as svd, by name: `rank_pattern` of peft's `LoraConfig`."""
         return {row.name: row.ranks[0] for row in self.rows if row.format == "svd"}
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """How much is kept, and how many weights change, in one line."""
+        changed = sum(row.kept != row.dense or row.format is not None for row in self.rows)
+        share = self.kept.parameters / max(1, self.dense.parameters)
+        return (
+            f"keeps {self.kept.parameters:,} of {counted(self.dense.parameters, 'parameter')} "
+            f"({share:.2%}); {changed:,} of {counted(len(self.rows), 'row')} changed"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html("Plan")
+
+    def to_html(self, title: str) -> str:
+        """The plan as a piece of HTML for a notebook, under a title."""
+        rows = [
+            (
+                row.name,
+                " × ".join(f"{size:,}" for size in row.shape),
+                row.format or "as it is",
+                ", ".join(map(str, row.ranks)),
+                f"{row.kept:,} of {row.dense:,}",
+                f"{row.error:.3f}" if row.error else "",
+                row.reason,
+            )
+            for row in self.rows
+        ]
+        head = ("weight", "shape", "format", "ranks", "parameters", "error", "why")
+        facts = (f"Errors are scored on {self.scoring}.", *self.notes)
+        return fragment(f"{title}: {self.summary}", facts, Table(head, rows, numbers=(4, 5)))
 
 
 # --- `plan.json`: a plan as strict JSON, with the size and the hash of the weights beside it ------

@@ -13,6 +13,7 @@ from rankscope.diagrams.running.arrays import arrays_of
 from rankscope.diagrams.running.schedule import Schedule, schedule
 from rankscope.diagrams.search import AUTOMATIC, Method
 from rankscope.diagrams.sizes import resolved_sizes
+from rankscope.display import Table, fragment
 from rankscope.errors import SizeError
 
 Positions = tuple[tuple[int, ...], ...]
@@ -89,6 +90,19 @@ class Cost:
             f"largest intermediate {self.largest_intermediate:,}, "
             f"peak memory {self.peak_memory:,} entries [{self.method}]"
         )
+
+    def __repr__(self) -> str:
+        return f"<Cost of {self}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("parameters", f"{self.parameters:,}", "each array counted once"),
+            ("operations", f"{self.flops:,}", "multiply-adds count two"),
+            ("largest intermediate", f"{self.largest_intermediate:,}", "entries"),
+            ("peak memory", f"{self.peak_memory:,}", "entries alive at once"),
+        ]
+        facts = [f"{kind} × {count} is no contraction." for kind, count in self.opaque]
+        return fragment(f"Cost of {self.name}", facts, Table(("", "", ""), rows, numbers=(1,)))
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rankscope.diagrams.parts import Convolution, Index, Node, Region
-from rankscope.errors import DiagramError, SizeError
+from rankscope.display import counted, picture
+from rankscope.errors import DiagramError, SizeError, printable
 
 # --- Questions about a diagram: who is inside which region, and which legs leave it ---------------
 
@@ -216,6 +217,21 @@ class Diagram:
     def structure(self) -> Structure:
         """The tree of regions, and which legs leave each."""
         return Structure(self.nodes, self.convolutions, self.regions, self.output)
+
+    def __repr__(self) -> str:
+        parts = [
+            counted(len(self.nodes), "tensor"),
+            *(
+                counted(len(some), what)
+                for some, what in ((self.convolutions, "convolution"), (self.regions, "region"))
+                if some
+            ),
+            f"open legs {', '.join(self.output) or 'none'}",
+        ]
+        return f"<Diagram {printable(self.name)}: {', '.join(parts)}>"
+
+    def _repr_svg_(self) -> str | None:
+        return picture(self)
 
     @property
     def sizes(self) -> dict[str, int | None]:

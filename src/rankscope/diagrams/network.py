@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Node, Role
-from rankscope.errors import DiagramError, SizeError
+from rankscope.display import counted, picture
+from rankscope.errors import DiagramError, SizeError, printable
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class Sum:
                     f"{first.output} of sizes {output_shape(first)}, but {term.diagram.name!r} has "
                     f"{term.diagram.output} of sizes {output_shape(term.diagram)}."
                 )
+
+    def __repr__(self) -> str:
+        return f"<Sum {printable(self.name)}: {counted(len(self.terms), 'term')}>"
+
+    def _repr_svg_(self) -> str | None:
+        return picture(self)
 
 
 Shape = tuple[int, ...]
@@ -283,6 +290,12 @@ class Network:
                     self._check_read(step, node, done)
             done |= arrays
         self._check_outputs(done)
+
+    def __repr__(self) -> str:
+        return f"<Network {printable(self.name)}: {counted(len(self.steps), 'step')}>"
+
+    def _repr_svg_(self) -> str | None:
+        return picture(self)
 
     def _check_outputs(self, done: Mapping[str, object]) -> None:
         known = {*done, *self.inputs, *(constant.name for constant in self.constants)}

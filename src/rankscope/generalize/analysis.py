@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from rankscope.display import counted, fragment
 from rankscope.drawing.raster import write_figure
 from rankscope.drawing.themes import LIGHT
 from rankscope.errors import UnsupportedModuleError
@@ -121,6 +122,13 @@ class Generalization:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.bounds))
+
+    def __repr__(self) -> str:
+        return f"<Generalization: {counted(len(self.bounds), 'bound')} at margin {self.margin:g}>"
+
+    def _repr_html_(self) -> str:
+        refused = [f"{name} does not apply: {reason}" for name, reason in self.refused]
+        return fragment(repr(self)[1:-1], [*map(str, self.bounds), *refused])
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON; what is infinite is None."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from rankscope.display import fragment
 from rankscope.errors import CertificateError
 from rankscope.rank.partition import Partition
 from rankscope.rank.residues import require_prime
@@ -223,6 +224,16 @@ over {0} | {1} is at least 1.'
         """The statement with long settings and long sides cut short, for people."""
         return self._stated(_short_value, _short_side)
 
+    def __repr__(self) -> str:
+        return f"<Certificate: {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        how = f"{len(self.minors):,} minors modulo {self.prime}, sample points of seed"
+        return fragment(
+            f"Certificate: {self.summary}",
+            (f"{how} {self.points_seed}; rankscope.verify checks them.",),
+        )
+
     def _stated(
         self, value_text: Callable[[Any], str], side_text: Callable[[tuple[int, ...]], str]
     ) -> str:
@@ -374,6 +385,13 @@ class Verdict:
         lines = [f"PROVED: {statement}", f"soundness error {self.soundness}"]
         conditions = [f"  provided that {condition}" for condition in self.conditions]
         return "\n".join([*lines, *conditions, *self.paths])
+
+    def __repr__(self) -> str:
+        return f"<Verdict: {str(self).splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        title, *facts = str(self).splitlines()
+        return fragment(title, facts)
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""

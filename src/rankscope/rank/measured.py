@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy
 from numpy.typing import NDArray
 
+from rankscope.display import Table, fragment
 from rankscope.errors import MeasurementError, PrimeError
 from rankscope.progress import Report, ignore
 from rankscope.rank.residues import largest_prime_below, require_prime
@@ -273,6 +274,23 @@ class MeasuredRank:
             f"{these}with probability at most {self.failure_probability:.1e}, "
             f"{self.failure_condition}"
         )
+
+    def __repr__(self) -> str:
+        return f"<MeasuredRank: {self}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                str(run.prime),
+                str(run.seed),
+                f"{run.samples[0]:,} × {run.samples[1]:,}",
+                f"{run.matrix_rank:,}",
+            )
+            for run in self.runs
+        ]
+        facts = () if self.upper is None else (f"Upper bound: {self.upper}",)
+        head = ("modulo", "seed", "samples", "rank")
+        return fragment(str(self), facts, Table(head, rows, numbers=(0, 1, 2, 3)))
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""

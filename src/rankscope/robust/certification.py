@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankscope.display import Table, fragment
 from rankscope.drawing.raster import write_figure
 from rankscope.drawing.themes import LIGHT
 from rankscope.errors import RobustnessError
@@ -81,6 +82,19 @@ class Certification:
             for row in self.radii
         )
         return "\n".join((f"clean {self.clean:.2%}", *rows))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{row.radius:.4g}", f"{row.certified:.2%}", f"{row.attacked:.2%}")
+            for row in self.radii
+        ]
+        head = ("radius", "certified", "right after the attack")
+        setting = (
+            f"Accuracy without perturbation {self.clean:.2%} on {self.num_samples:,} samples; "
+            f"norm {self.norm}, proof by {self.method}, attack {self.attack}."
+        )
+        facts = (setting, *self.assumptions)
+        return fragment("Robustness", facts, Table(head, rows, numbers=(0, 1, 2)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a JSON document."""
