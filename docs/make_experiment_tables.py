@@ -44,6 +44,8 @@ PAGES = {
     "attention-forms-longer": "attention-forms.md",
     "rank-predicts-loss": "rank-predicts-loss.md",
     "cifar10-compression": "../compression.md",
+    "cifar10-compression-longer": "../compression.md",
+    "cifar10-compression-planned": "../compression.md",
     "sequential-vs-end-to-end": "../compression.md",
     "cp-layers-accuracy": "../generalization.md",
     "label-noise": "../generalization.md",

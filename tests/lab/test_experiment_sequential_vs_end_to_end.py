@@ -4,15 +4,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.image_compression import DIGITS, SOURCE_RECIPE, Protocol
-from rankscope.lab.experiments.sequential_vs_end_to_end import SamplesEntry
+from rankscope.lab.experiments.sequential_vs_end_to_end import SamplesEntry, ScratchEntry
 
 SEQUENTIAL_VS_END_TO_END = find_experiment("sequential-vs-end-to-end")
 
 pytest.importorskip("sklearn")
+
+
+def number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
@@ -26,7 +33,24 @@ def test_samples_are_counted_over_all_stages(tmp_path: Path, protocol: Protocol)
     assert entry.name == f"tensor-train-{protocol}-2000"
 
 
+def test_from_scratch_nothing_comes_from_the_trained_network(tmp_path: Path) -> None:
+    recipe = replace(SOURCE_RECIPE, batch_size=50)
+    entry = ScratchEntry(DIGITS, "tensor-train", samples=500, recipe=recipe)
+    row = entry.run(RunContext(tmp_path, None, 60.0))
+    assert entry.name == "tensor-train-from-scratch-500"
+    assert number(row["accuracy before"]) < 30  # chance is 10
+    reference = DIGITS.build(None)
+    started = entry.start(reference)
+    for name, weight in DIGITS.convolutions(reference).items():
+        assert not torch.equal(started.get_submodule(name).weight, weight.weight)
+
+
+def test_stages_cannot_be_fitted_from_scratch() -> None:
+    with pytest.raises(ExperimentError, match="end to end, not by the protocol sequential"):
+        ScratchEntry(DIGITS, "tensor-train", Protocol.SEQUENTIAL, 500)
+
+
 def test_the_two_cells_that_the_source_lacks_are_there() -> None:
     names = {entry.name for entry in SEQUENTIAL_VS_END_TO_END.entries}
-    assert len(names) == 12
+    assert len(names) == 18
     assert {"tensor-train-sequential-10000", "r-tensor-train-end-to-end-100000"} <= names

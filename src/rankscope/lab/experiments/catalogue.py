@@ -54,6 +54,20 @@ _EXPERIMENTS = (
         needs="CIFAR-10 (binary) and the published ResNet-32",
     ),
     ListedExperiment(
+        "cifar10-compression-longer",
+        "image_compression",
+        "The same at 10 %, an hour of one core for each format: accuracy in percent",
+        6,
+        needs="CIFAR-10 (binary) and the published ResNet-32",
+    ),
+    ListedExperiment(
+        "cifar10-compression-planned",
+        "image_compression",
+        "Formats and ranks chosen together, two hours of one core: accuracy in percent",
+        2,
+        needs="CIFAR-10 (binary) and the published ResNet-32",
+    ),
+    ListedExperiment(
         "digits-compression",
         "image_compression",
         "The embedded digits network: accuracy in percent at counted shares of 13,824 weights",
@@ -63,7 +77,7 @@ _EXPERIMENTS = (
         "sequential-vs-end-to-end",
         "sequential_vs_end_to_end",
         "ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
-        12,
+        18,
         needs="CIFAR-10 (binary) and the published ResNet-32",
     ),
     ListedExperiment(

@@ -29,7 +29,7 @@ from rankscope.factorize.paths import Path as ExecutionPath
 from rankscope.lab.data.scoring import accuracy
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import LineFigure
+from rankscope.lab.experiments.figures import DotFigure, LineFigure
 from rankscope.networks.batches import TensorData
 from rankscope.networks.catalogue import build_trained
 from rankscope.networks.datasets import DataSet, load_data_set
@@ -268,6 +268,45 @@ def repair(
     return Repair(samples, seconds)
 
 
+SEQUENTIAL_SHARE = 0.25  # of the seconds; the rest is end to end
+END_TO_END_RECIPE = Recipe(
+    epochs=200, batch_size=128, learning_rate=2e-3, optimizer=Adam(), schedule=TimedCosine()
+)
+
+
+def repair_twice(
+    workload: CompressionWorkload,
+    networks: tuple[nn.Module, nn.Module],
+    data: TensorData,
+    recipes: tuple[Recipe, Recipe],
+    seconds: float,
+    context: RunContext,
+) -> Repair:
+    """Repair stage by stage, then end to end on labels and the reference's predictions.
+
+    Args:
+        workload: names the stages.
+        networks: the reference, which is left alone, and its compressed copy.
+        data: what is trained on.
+        recipes: of the stages, and of the end-to-end part.
+        seconds: of both together.
+        context: where the checkpoints go.
+    """
+    reference, compressed = networks
+    first, second = recipes
+    stages = replace(first, max_seconds=SEQUENTIAL_SHARE * seconds)
+    done = repair(Protocol.SEQUENTIAL, workload, networks, data, stages, context)
+    history = fine_tune(
+        compressed,
+        Distillation(reference, labels=0.5),
+        data,
+        replace(second, max_seconds=(1 - SEQUENTIAL_SHARE) * seconds),
+        folder=context.folder / "end-to-end",
+        progress=context.report,
+    )
+    return Repair(done.samples + history.samples, done.seconds + history.seconds)
+
+
 # One row of a compression table: a network compressed, repaired and scored within its time.
 
 
@@ -404,6 +443,34 @@ class UniformEntry(CompressionEntry):
         return {"format": self.format, "published": self.published}
 
 
+@dataclass(frozen=True)
+class DistilledEntry(UniformEntry):
+    """The same start, then the repair of the planned rows: stages, and distillation end to end.
+
+    Args:
+        workload: what is compressed.
+        keep: share of its convolutions' parameters, counted.
+        format: name of the format.
+        published: accuracy in percent that the source reports at this nominal share.
+        recipe: of the repair by stages.
+        seed: of the decompositions.
+        end_to_end: recipe of the fine-tuning.
+    """
+
+    end_to_end: Recipe = END_TO_END_RECIPE
+
+    def repair(
+        self,
+        networks: tuple[nn.Module, nn.Module],
+        data: TensorData,
+        seconds: float,
+        context: RunContext,
+    ) -> Repair:
+        """Stage by stage, then end to end."""
+        recipes = self.recipe, self.end_to_end
+        return repair_twice(self.workload, networks, data, recipes, seconds, context)
+
+
 def seconds_left(name: str, context: RunContext, began: float, scoring_began: float) -> float:
     """What an entry may still train for, so that it can be scored once more in time.
 
@@ -425,11 +492,6 @@ def seconds_left(name: str, context: RunContext, began: float, scoring_began: fl
 
 CHOICE = ("svd", "cp", "tucker", "tensor-train")
 CALIBRATION_IMAGES = 1024
-SEQUENTIAL_SHARE = 0.25  # of the seconds; the rest is end to end
-
-END_TO_END_RECIPE = Recipe(
-    epochs=200, batch_size=128, learning_rate=2e-3, optimizer=Adam(), schedule=TimedCosine()
-)
 
 
 @dataclass(frozen=True)
@@ -475,18 +537,8 @@ class PlannedEntry(CompressionEntry):
         context: RunContext,
     ) -> Repair:
         """Stage by stage, then end to end."""
-        reference, compressed = networks
-        first = replace(self.sequential, max_seconds=SEQUENTIAL_SHARE * seconds)
-        done = repair(Protocol.SEQUENTIAL, self.workload, networks, data, first, context)
-        history = fine_tune(
-            compressed,
-            Distillation(reference, labels=0.5),
-            data,
-            replace(self.end_to_end, max_seconds=(1 - SEQUENTIAL_SHARE) * seconds),
-            folder=context.folder / "end-to-end",
-            progress=context.report,
-        )
-        return Repair(done.samples + history.samples, done.seconds + history.seconds)
+        recipes = self.sequential, self.end_to_end
+        return repair_twice(self.workload, networks, data, recipes, seconds, context)
 
     def describe(self, compressed: nn.Module) -> Row:
         """How many convolutions are in which format."""
@@ -570,6 +622,58 @@ CIFAR10_COMPRESSION = Experiment(
     quick=_QUICK,
     protocol=_PROTOCOL,
     figure=LineFigure("share", "accuracy", "format"),
+)
+
+_TWICE = (
+    "Then a quarter of the row's time stage by stage against the uncompressed network with at most "
+    "150,000 samples, and the rest end to end on the labels and the uncompressed network's "
+    "predictions, half and half. The same recipe and the same time for every row. --quick: the "
+    "embedded digits network."
+)
+# The formats that a row of an hour is spent on.
+LONGER_FORMATS = ("svd", "cp", "tucker", "tensor-train", "r-cp", "r-tensor-train")
+
+CIFAR10_COMPRESSION_LONGER = Experiment(
+    name="cifar10-compression-longer",
+    title="The same at 10 %, an hour of one core for each format: accuracy in percent",
+    entries=tuple(
+        DistilledEntry(RESNET32, 0.1, format, PUBLISHED[format][10]) for format in LONGER_FORMATS
+    ),
+    claims=Claims(
+        "Does every format reach its published accuracy at a tenth of the weights, counted?",
+        tuple(
+            Pair(
+                f"{format} at 10 %: counted share against the published number",
+                f"{format}-10",
+                ":published",
+                ACCURACY,
+            )
+            for format in LONGER_FORMATS
+        ),
+        scores=(ACCURACY,),
+        stopping="One run of every row, ended by its time: the same for all formats.",
+    ),
+    needs="CIFAR-10 (binary) and the published ResNet-32",
+    seconds=3600.0,
+    quick=(DistilledEntry(DIGITS, 0.1, "svd"),),
+    protocol=f"The start of cifar10-compression. {_TWICE}",
+    figure=DotFigure(("accuracy", "published")),
+)
+
+CIFAR10_COMPRESSION_PLANNED = Experiment(
+    name="cifar10-compression-planned",
+    title="Formats and ranks chosen together, two hours of one core: accuracy in percent",
+    entries=(PlannedEntry(RESNET32, 0.1), PlannedEntry(RESNET32, 0.05)),
+    claims=Claims(
+        "How accurate is a network whose formats and ranks are chosen together?",
+        scores=(ACCURACY,),
+        stopping="One run of every row, ended by its time.",
+    ),
+    needs="CIFAR-10 (binary) and the published ResNet-32",
+    seconds=7200.0,
+    quick=(PlannedEntry(DIGITS, 0.1),),
+    protocol=f"A plan of formats and ranks for the outputs on 1,024 images. {_TWICE}",
+    figure=DotFigure(("accuracy",)),
 )
 
 DIGITS_COMPRESSION = Experiment(

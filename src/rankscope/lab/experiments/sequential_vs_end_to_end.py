@@ -1,8 +1,9 @@
 """`sequential-vs-end-to-end`: accuracy against samples processed, for both ways to repair.
 
 The source compares r-TT repaired stage by stage with TT trained end to end from scratch, so that
-two things change at once. Here all four cells start from the decomposition of the same trained
-network, with the same optimizer; a sample counts once for each stage that is fitted to it.
+two things change at once. Here four cells start from the decomposition of the same trained network,
+with the same optimizer, and two are trained end to end from random weights; a sample counts once
+for each stage that is fitted to it.
 
 Reference:
     Su, Li, Bhattacharjee & Huang (2018), arXiv:1805.10352.
@@ -11,7 +12,11 @@ Reference:
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
+from torch import nn
+
 from rankscope.compression.training.recipe import Recipe
+from rankscope.errors import ExperimentError
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
@@ -27,7 +32,9 @@ from rankscope.lab.experiments.image_compression import (
     repair,
     score,
 )
+from rankscope.networks.catalogue import BUILT_IN
 from rankscope.progress import Progress
+from rankscope.seeds import seed_of
 
 FORMATS_COMPARED = ("tensor-train", "r-tensor-train")
 KEEP = 0.1
@@ -58,14 +65,23 @@ class SamplesEntry(Entry):
     @property
     def name(self) -> str:
         """Format, protocol and samples."""
-        return f"{self.format}-{self.protocol}-{self.samples}"
+        return f"{self.format}-{self.title}-{self.samples}"
+
+    @property
+    def title(self) -> str:
+        """What is done."""
+        return str(self.protocol)
+
+    def start(self, reference: nn.Module) -> nn.Module:
+        """The network that is decomposed: the trained one."""
+        return reference
 
     def run(self, context: RunContext) -> Row:
         """Accuracy before and after."""
         context.report(Progress("decomposing", 0, 1))
         reference, data = self.workload.build(context.data), self.workload.load(context.data)
         compressed = compress_uniformly(
-            self.workload, reference, FORMATS[self.format], KEEP, seed=self.seed
+            self.workload, self.start(reference), FORMATS[self.format], KEEP, seed=self.seed
         )
         before = score(compressed, data.test)
         # As many epochs as the samples need: what ends the run is their number.
@@ -77,13 +93,41 @@ class SamplesEntry(Entry):
         done = repair(self.protocol, self.workload, networks, data.train, recipe, context)
         return {
             "format": self.format,
-            "protocol": str(self.protocol),
+            "protocol": self.title,
             "samples": done.samples,
             "share": compare(self.workload, reference, compressed).share,
             "accuracy before": before,
             "accuracy": score(compressed, data.test),
             "seconds": done.seconds,
         }
+
+
+@dataclass(frozen=True)
+class ScratchEntry(SamplesEntry):
+    """A cell that starts from random weights, so that only its ranks come from the reference."""
+
+    protocol: Protocol = Protocol.END_TO_END
+    samples: int = 0
+
+    def __post_init__(self) -> None:
+        if self.protocol is not Protocol.END_TO_END:
+            raise ExperimentError(
+                f"A network is trained from scratch end to end, not by the protocol "
+                f"{self.protocol}: stages are fitted to those of a trained network."
+            )
+
+    @property
+    def title(self) -> str:
+        """What is done."""
+        return "from-scratch"
+
+    def start(self, reference: nn.Module) -> nn.Module:
+        """A network of the same shape with random weights."""
+        del reference
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of("weights", self.seed))
+            model = BUILT_IN[self.workload.network].make()
+        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def _cells(workload: CompressionWorkload, samples: tuple[int, ...]) -> tuple[SamplesEntry, ...]:
@@ -95,26 +139,54 @@ def _cells(workload: CompressionWorkload, samples: tuple[int, ...]) -> tuple[Sam
     )
 
 
+def _scratch_cells(
+    workload: CompressionWorkload, samples: tuple[int, ...]
+) -> tuple[ScratchEntry, ...]:
+    return tuple(
+        ScratchEntry(workload, format, samples=count)
+        for format in FORMATS_COMPARED
+        for count in samples
+    )
+
+
+_ACCURACY = Score("accuracy", "points", is_lower_better=False)
+_SAMPLES = (10_000, 25_000, 100_000)
+
+
 SEQUENTIAL_VS_END_TO_END = Experiment(
     name="sequential-vs-end-to-end",
     title="ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
-    entries=_cells(RESNET32, (10_000, 25_000, 100_000)),
+    entries=(*_cells(RESNET32, _SAMPLES), *_scratch_cells(RESNET32, _SAMPLES)),
     claims=Claims(
         "Is fitting stage by stage better than training end to end?",
         tuple(
             Pair(
-                f"{format}, {samples:,} samples: end to end against stage by stage",
-                f"{format}-end-to-end-{samples}",
-                f"{format}-sequential-{samples}",
-                Score("accuracy", "points", is_lower_better=False),
+                f"{format}, {samples:,} samples: {what}",
+                f"{format}-{first}-{samples}",
+                f"{format}-{second}-{samples}",
+                _ACCURACY,
+            )
+            for what, first, second in (
+                ("end to end against stage by stage", "end-to-end", "sequential"),
+                ("from scratch against stage by stage", "from-scratch", "sequential"),
             )
             for format in FORMATS_COMPARED
-            for samples in (10_000, 25_000, 100_000)
+            for samples in _SAMPLES
+        )
+        + tuple(
+            Pair(
+                f"the source's own comparison, {samples:,} samples: tensor train from scratch "
+                f"against r-tensor-train stage by stage",
+                f"tensor-train-from-scratch-{samples}",
+                f"r-tensor-train-sequential-{samples}",
+                _ACCURACY,
+            )
+            for samples in _SAMPLES
         ),
-        stopping="One run of every cell; training from scratch is not among them.",
+        stopping="One run of every cell.",
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
-    quick=_cells(DIGITS, (1_000,)),
+    quick=(*_cells(DIGITS, (1_000,)), *_scratch_cells(DIGITS, (1_000,))),
     figure=LineFigure("samples", "accuracy", ("format", "protocol")),
 )
 
