@@ -40,9 +40,9 @@ def test_from_scratch_nothing_comes_from_the_trained_network(tmp_path: Path) -> 
     assert entry.name == "tensor-train-from-scratch-500"
     assert number(row["accuracy before"]) < 30  # chance is 10
     reference = DIGITS.build(None)
-    started = entry.start(reference)
-    for name, weight in DIGITS.convolutions(reference).items():
-        assert not torch.equal(started.get_submodule(name).weight, weight.weight)
+    started = DIGITS.convolutions(entry.start(reference))
+    for name, trained in DIGITS.convolutions(reference).items():
+        assert not torch.equal(started[name].weight, trained.weight)
 
 
 def test_stages_cannot_be_fitted_from_scratch() -> None:
