@@ -11,14 +11,16 @@ from rankscope.factorize.formats.format import WeightShape
 from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.image_compression import (
-    DIGITS,
     PUBLISHED,
-    RESNET32,
-    SOURCE_RECIPE,
     DenseEntry,
     DistilledEntry,
     PlannedEntry,
     UniformEntry,
+)
+from rankscope.lab.experiments.image_workloads import (
+    DIGITS,
+    RESNET32,
+    SOURCE_RECIPE,
     compare,
     compress_uniformly,
     ranks_at_one_rate,

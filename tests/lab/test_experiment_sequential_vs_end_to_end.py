@@ -9,7 +9,7 @@ import torch
 from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
 from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.image_compression import DIGITS, SOURCE_RECIPE, Protocol
+from rankscope.lab.experiments.image_workloads import DIGITS, SOURCE_RECIPE, Protocol
 from rankscope.lab.experiments.sequential_vs_end_to_end import SamplesEntry, ScratchEntry
 
 SEQUENTIAL_VS_END_TO_END = find_experiment("sequential-vs-end-to-end")

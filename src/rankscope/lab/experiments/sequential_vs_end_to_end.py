@@ -21,7 +21,7 @@ from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import LineFigure
-from rankscope.lab.experiments.image_compression import (
+from rankscope.lab.experiments.image_workloads import (
     DIGITS,
     RESNET32,
     SOURCE_RECIPE,
