@@ -33,10 +33,10 @@ from .generalization_bounds import BoundEntry as BoundEntry
 from .generalization_bounds import NonVacuousEntry as NonVacuousEntry
 from .image_compression import DenseEntry as DenseEntry
 from .image_compression import PlannedEntry as PlannedEntry
-from .image_compression import Protocol as Protocol
 from .image_compression import UniformEntry as UniformEntry
-from .image_compression import compress_uniformly as compress_uniformly
-from .image_compression import ranks_at_one_rate as ranks_at_one_rate
+from .image_workloads import Protocol as Protocol
+from .image_workloads import compress_uniformly as compress_uniformly
+from .image_workloads import ranks_at_one_rate as ranks_at_one_rate
 from .language_compression import LanguageEntry as LanguageEntry
 from .language_compression import Pronunciation as Pronunciation
 from .language_compression import SentenceVectors as SentenceVectors
