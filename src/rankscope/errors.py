@@ -31,7 +31,12 @@ class SizeError(RankscopeError, ValueError):
 
 
 class EinsumError(RankscopeError, ValueError):
-    """An einsum string cannot be read, or a diagram cannot be written as one."""
+    """An einsum string cannot be read, or a diagram cannot be written as one.
+
+    `position` is that of the letter in the string, where one letter is at fault.
+    """
+
+    position: int | None = None
 
 
 class FamilyError(RankscopeError, ValueError):

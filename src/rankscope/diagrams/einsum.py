@@ -64,9 +64,11 @@ class Equation:
         return any(ELLIPSIS in operand for operand in self.operands)
 
 
-def complaint(text: str, problem: str) -> EinsumError:
-    """An error about an equation."""
-    return EinsumError(f"Einsum {text!r}: {problem}")
+def complaint(text: str, problem: str, position: int | None = None) -> EinsumError:
+    """An error about an equation, and the letter that is at fault."""
+    error = EinsumError(f"Einsum {text!r}: {problem}")
+    error.position = position
+    return error
 
 
 def _tokens(text: str, part: str, start: int) -> list[Token]:
@@ -77,7 +79,8 @@ def _tokens(text: str, part: str, start: int) -> list[Token]:
         position = start + place
         if part.startswith(ELLIPSIS, place):
             if any(token == ELLIPSIS for token, _ in tokens):
-                raise complaint(text, f"second ellipsis at position {position}; one is allowed.")
+                problem = f"second ellipsis at position {position}; one is allowed."
+                raise complaint(text, problem, position)
             tokens.append((ELLIPSIS, position))
             place += len(ELLIPSIS)
             continue
@@ -97,7 +100,8 @@ def _letter(text: str, character: str, position: int) -> str:
         ",": "the output is one group of letters",
     }
     hint = hints.get(character, "indices are letters")
-    raise complaint(text, f"cannot read {character!r} at position {position}; {hint}.")
+    problem = f"cannot read {character!r} at position {position}; {hint}."
+    raise complaint(text, problem, position)
 
 
 def _implicit_output(operands: list[tuple[str, ...]]) -> tuple[str, ...]:
@@ -116,12 +120,14 @@ def _check_output(text: str, operands: list[tuple[str, ...]], output: list[Token
                 text,
                 f"output letter {letter!r} is on no operand (position {position}); "
                 f"the operands have: {known}.",
+                position,
             )
         if seen.setdefault(letter, position) != position:
             raise complaint(
                 text,
                 f"output letter {letter!r} is repeated (positions {seen[letter]} and {position}); "
                 "it may stand once.",
+                position,
             )
 
 
@@ -261,6 +267,7 @@ def _without_ellipsis(
                 equation.text,
                 f"the ellipsis at position {equation.text.index(ELLIPSIS)} stands for as many "
                 "indices as the shapes say; give shapes, or write letters.",
+                equation.text.index(ELLIPSIS),
             )
         covered: list[tuple[int, ...]] = [() for _ in equation.operands]
     else:
