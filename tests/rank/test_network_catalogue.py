@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import FamilyError, RankscopeError
-from rankscope.rank.networks.catalogue import CATALOGUE, build
+from rankscope.rank.networks.catalogue import CATALOGUE, Edges, build
 from rankscope.strict_json import Choice, Either, Integer, ListOf, Optional, Reader
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -76,12 +76,21 @@ SMALL: dict[str, dict[str, Any]] = {
         "num_tokens": 4,
         "output_position": 3,
     },
+    "graph": {
+        "edges": ((0, 1), (1, 2)),
+        "depth": 2,
+        "width": 2,
+        "num_vertices": 4,
+        "vertex": None,
+    },
     "sparse-polynomial": {"terms": ((1, 0, 2), (0, 1, 1))},
 }
 
 
 def values_of(kind: Reader[Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for each kind
     """Small values of a kind."""
+    if isinstance(kind, Edges):
+        return values_of(kind.listed)
     if isinstance(kind, Optional):
         return st.none() | values_of(kind.something)
     if isinstance(kind, Either):

@@ -21,6 +21,9 @@ from .bounds.counting import narrow_counting_upper_bound as narrow_counting_uppe
 from .bounds.counting import sum_of_minima as sum_of_minima
 from .bounds.counting import total_degree_upper_bound as total_degree_upper_bound
 from .bounds.counting import word_count as word_count
+from .bounds.graphs import GraphSplit as GraphSplit
+from .bounds.graphs import label_upper_bound as label_upper_bound
+from .bounds.graphs import monomial_image_lower_bound as monomial_image_lower_bound
 from .bounds.networks import Circuit as Circuit
 from .bounds.networks import Pooling as Pooling
 from .bounds.networks import convolutional_cp_lower_bound as convolutional_cp_lower_bound
@@ -88,6 +91,11 @@ from .epsilon import epsilon_rank as epsilon_rank
 from .epsilon import full_rank_witness as full_rank_witness
 from .epsilon import is_within as is_within
 from .epsilon import weighted_svd as weighted_svd
+from .graphs import Graph as Graph
+from .graphs import NamedGraph as NamedGraph
+from .graphs import from_networkx as from_networkx
+from .graphs import read_edge_file as read_edge_file
+from .graphs import write_edge_file as write_edge_file
 from .grid import grid_tensor as grid_tensor
 from .measured import MeasuredRank as MeasuredRank
 from .measured import MeasureOptions as MeasureOptions
@@ -105,6 +113,7 @@ from .networks.convolutional import ConvolutionalCircuit as ConvolutionalCircuit
 from .networks.convolutional import Shallow as Shallow
 from .networks.degree import DegreePolynomial as DegreePolynomial
 from .networks.degree import ProductLayer as ProductLayer
+from .networks.message_passing import MessagePassing as MessagePassing
 from .networks.mixer import Gelu as Gelu
 from .networks.mixer import MixerSizes as MixerSizes
 from .networks.mixer import PolynomialMixer as PolynomialMixer

@@ -7,6 +7,7 @@ torch.
 """
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,6 +36,20 @@ if TYPE_CHECKING:
 # The parts of a homogeneous output are told apart by one evaluation for each degree in one side;
 # attention has every other one.
 _MAX_PARTS = 2**12
+_LISTED_EDGES = re.compile(r"[0-9]+,[0-9]+(;[0-9]+,[0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Edges(Reader[tuple[tuple[int, ...], ...]]):
+    """A list of edges; as text, the path of a file of them will do."""
+
+    listed: Reader[tuple[tuple[int, ...], ...]]
+
+    def read(self, data: Any) -> tuple[tuple[int, ...], ...]:
+        return self.listed.read(data)
+
+    def __str__(self) -> str:
+        return str(self.listed)
 
 
 @dataclass(frozen=True)
@@ -111,6 +126,9 @@ DESCRIPTIONS = {
     "token_hidden": "Hidden channels of a mixer between tokens.",
     "channel_hidden": "Hidden channels of a mixer between channels.",
     "terms": "Exponents of each monomial.",
+    "edges": "File with two vertices on each line, or a list like 0,1;1,2.",
+    "num_vertices": "Vertices (the largest one in the edges + 1).",
+    "vertex": "Vertex whose output is split (the product over all).",
 }
 
 _WIDTH = Integer(1, 64)
@@ -262,6 +280,18 @@ CATALOGUE: Mapping[str, Entry] = {
         },
         example={"kind": "decay", "depth": 1, "width": 2, "num_tokens": 3},
         max_degree=2 * _MAX_PARTS,
+    ),
+    "graph": Entry(
+        "rankscope.rank.networks.message_passing",
+        "MessagePassing",
+        {
+            "edges": Edges(ListOf(ListOf(Integer(0, 1023), 2), 4096)),
+            "depth": _DEPTH,
+            "width": _WIDTH,
+            "num_vertices": Integer(2, 1024),
+            "vertex": Optional(Integer(0, 1023)),
+        },
+        example={"edges": ((0, 1), (1, 2), (2, 3)), "depth": 2, "width": 2, "vertex": 0},
     ),
     "sparse-polynomial": Entry(
         "rankscope.rank.networks.products",
@@ -436,6 +466,10 @@ def _read(word: str, family: str, kind: Reader[Any], value: str | int) -> Any:
         if written not in (option.words or ("true", "false")):
             raise RequestError(f"{word} takes {option.wanted}, got {value!r}.")
         return written == "true" if option.is_flag else written
+    if isinstance(kind, Edges) and not _LISTED_EDGES.fullmatch(str(value)):
+        from rankscope.rank.graphs import read_numbered_edges
+
+        return read_numbered_edges(str(value))
     try:
         rows = [tuple(int(part) for part in row.split(",")) for row in str(value).split(";")]
     except ValueError as error:
@@ -453,6 +487,8 @@ def _read(word: str, family: str, kind: Reader[Any], value: str | int) -> Any:
 
 
 def _levels(kind: Reader[Any]) -> int:
+    if isinstance(kind, Edges):
+        return _levels(kind.listed)
     if isinstance(kind, Optional):
         return _levels(kind.something)
     if isinstance(kind, Either):
@@ -464,6 +500,7 @@ def _lowest(kind: Reader[Any]) -> int:
     if isinstance(kind, Either):
         return min(_lowest(kind.first), _lowest(kind.second))
     inner = kind.something if isinstance(kind, Optional) else kind
+    inner = inner.listed if isinstance(inner, Edges) else inner
     if isinstance(inner, ListOf):
         return _lowest(inner.item)
     return inner.low or 0 if isinstance(inner, Integer) else 0
