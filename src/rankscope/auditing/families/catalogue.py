@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.bert import BERT_FAMILIES, T5_FAMILIES, VIT_FAMILIES
-from rankscope.auditing.families.experts import EXPERT_FAMILIES, FUSED_FAMILIES, LATENT_FAMILIES
-from rankscope.auditing.families.gpt import GPT_FAMILIES, OPT_FAMILIES, PHI_FAMILIES
-from rankscope.auditing.families.llama import LLAMA_FAMILIES
+from rankscope.auditing.families.decoders import DECODER_FAMILIES
+from rankscope.auditing.families.encoders import ENCODER_FAMILIES
 from rankscope.auditing.families.tensor_list import (
     SIZES,
     ExpectedTensor,
@@ -20,19 +18,7 @@ from rankscope.auditing.families.tensor_list import (
 from rankscope.errors import ConfigurationError, UnknownFamilyError
 
 FAMILIES: Mapping[str, Family] = {
-    family.name: family
-    for family in (
-        *GPT_FAMILIES,
-        *OPT_FAMILIES,
-        *T5_FAMILIES,
-        *BERT_FAMILIES,
-        *LLAMA_FAMILIES,
-        *FUSED_FAMILIES,
-        *EXPERT_FAMILIES,
-        *LATENT_FAMILIES,
-        *PHI_FAMILIES,
-        *VIT_FAMILIES,
-    )
+    family.name: family for family in (*DECODER_FAMILIES, *ENCODER_FAMILIES)
 }
 _BY_MODEL_TYPE = {
     model_type: family

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.llama import BlockMaps, biased_block, is_tied
+from rankscope.auditing.families.decoder import BlockMaps, biased_block, is_tied
 from rankscope.auditing.families.tensor_list import (
     SIZES,
     ExpectedTensor,
@@ -174,7 +174,7 @@ def _albert_tensors(
 
 _COUNTED = "the encoder with all embeddings and the pooler, without heads for tasks"
 _REQUIRED = (*SIZES, "max_position_embeddings")
-BERT_FAMILIES = (
+_BERT_FAMILIES = (
     Family(
         "bert",
         _bert,
@@ -262,7 +262,7 @@ def _num_labels(fields: Fields) -> int:
     return fields.count("num_labels", default=len(names) if isinstance(names, Mapping) else 0)
 
 
-VIT_FAMILIES = (
+_VIT_FAMILIES = (
     Family(
         "vit",
         _vit,
@@ -341,7 +341,7 @@ def _stack(fields: Fields, sizes: Configuration, name: str, depth: int) -> Itera
     yield from norm(f"{name}.final_layer_norm", sizes.width, bias=False)
 
 
-T5_FAMILIES = (
+_T5_FAMILIES = (
     Family(
         "t5",
         _t5,
@@ -358,3 +358,5 @@ T5_FAMILIES = (
         telling_keys=("d_model", "d_kv", "d_ff", "num_layers", "num_heads"),
     ),
 )
+
+ENCODER_FAMILIES = (*_T5_FAMILIES, *_BERT_FAMILIES, *_VIT_FAMILIES)
