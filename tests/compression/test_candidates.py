@@ -101,7 +101,10 @@ def test_bytes_are_those_of_the_stored_cores(grouped: Site, bits: int | None) ->
     if bits is not None:
         store.quantize(bits)
     bias = 4 * 8
-    assert num_bytes(grouped, format, ranks, bits) == store.num_bytes + bias
+    assert (
+        num_bytes(grouped, list(format.core_shapes(grouped.shape, ranks).values()), bits)
+        == store.num_bytes + bias
+    )
 
 
 def test_a_menu_holds_the_dense_weight_first_and_counts_what_runs(grouped: Site) -> None:

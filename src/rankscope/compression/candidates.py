@@ -214,12 +214,12 @@ class CandidateGenerator:
         for bits in self.bits:
             noise = 0.0 if bits is None else quantization_error(site, bits)
             for ranks, error, time in zip(ladder, errors, seconds, strict=True):
-                num_cores = len(format.core_shapes(site.shape, ranks))
-                total = math.hypot(error, noise * math.sqrt(num_cores))
+                shapes = list(format.core_shapes(site.shape, ranks).values())
+                total = math.hypot(error, noise * math.sqrt(len(shapes)))
                 costs = Costs(
                     parameters=num_parameters(site, format, ranks),
                     flops=flops(site, format, ranks, task.calls),
-                    bytes=num_bytes(site, format, ranks, bits),
+                    bytes=num_bytes(site, shapes, bits),
                     seconds=time,
                 )
                 yield Candidate(
@@ -245,10 +245,9 @@ def num_parameters(site: Site, format: Format, ranks: Ranks) -> int:
     return cores + site.bias + site.beside
 
 
-def num_bytes(site: Site, format: Format, ranks: Ranks, bits: int | None) -> int:
-    """What the state dict of the written site holds, scales of quantized numbers included."""
+def num_bytes(site: Site, shapes: Sequence[tuple[int, ...]], bits: int | None) -> int:
+    """What the state dict of a site with such cores holds, scales of quantized numbers included."""
     size = site.weight.element_size()
-    shapes = format.core_shapes(site.shape, ranks).values()
     if bits is None:
         cores = site.groups * size * sum(map(math.prod, shapes))
     else:

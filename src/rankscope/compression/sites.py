@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -348,7 +349,7 @@ class Site:
     beside: int = 0
     also: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def shape(self) -> WeightShape:
         """Shape of the weight of one group."""
         return WeightShape.of(self.weight[0])

@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rankscope.diagrams.contraction import Contraction, RegionPlan, plan_contraction
 from rankscope.diagrams.diagram import Diagram
@@ -167,55 +168,33 @@ def cost(drawable: Drawable, method: Method = AUTOMATIC) -> Cost:
     )
 
 
-@dataclass(frozen=True)
-class CostFormula:
-    """The cost of a diagram in one order of contraction, as a function of its sizes.
+Polynomial = tuple[tuple[int, tuple[int, ...]], ...]  # factors, and the sizes each is multiplied by
+
+
+class CostFormula(NamedTuple):
+    """The cost of a diagram in one order of contraction, as polynomials of some of its sizes.
 
     Planning takes a millisecond, which is long when thousands of ranks of the same diagram are to
     be compared; its moves are the same for all of them, so that only products of sizes are left.
 
     Args:
-        sizes: of every index, as in the diagram.
-        arrays: the indices of each parameter array.
-        loops: for each move, the operations in one pass of its loop, and the indices it runs over.
-        products: the indices of what each move makes, the result last.
-        fixed: the legs of convolutions, whose sizes depend on each other.
+        parameters: entries of the parameter arrays.
+        flops: operations, a multiplication and an addition counted as two.
+        intermediates: entries of all products but the result: what passes through memory between.
     """
 
-    sizes: Mapping[str, int]
-    arrays: tuple[tuple[str, ...], ...]
-    loops: tuple[tuple[int, tuple[str, ...]], ...]
-    products: tuple[tuple[str, ...], ...]
-    fixed: frozenset[str]
-
-    def parameters(self, sizes: Mapping[str, int]) -> int:
-        """Entries of the parameter arrays, with some indices of other sizes."""
-        return self._total(((1, array) for array in self.arrays), sizes)
-
-    def flops(self, sizes: Mapping[str, int]) -> int:
-        """Operations, a multiplication and an addition counted as two."""
-        return self._total(self.loops, sizes)
-
-    def intermediates(self, sizes: Mapping[str, int]) -> int:
-        """Entries of all products but the result: what passes through memory in between."""
-        return self._total(((1, product) for product in self.products[:-1]), sizes)
-
-    def _total(self, terms: Iterable[tuple[int, tuple[str, ...]]], sizes: Mapping[str, int]) -> int:
-        for name in sizes:
-            if name not in self.sizes or name in self.fixed:
-                free = [index for index in self.sizes if index not in self.fixed]
-                raise SizeError(
-                    f"The formula has no free index {name!r} to give the size {sizes[name]}; "
-                    f"choose among {', '.join(free)}."
-                )
-        known = {**self.sizes, **sizes}
-        return sum(count * math.prod([known[name] for name in names]) for count, names in terms)
+    parameters: Polynomial
+    flops: Polynomial
+    intermediates: Polynomial
 
 
-def cost_formula(diagram: Diagram, method: Method = AUTOMATIC) -> CostFormula:
-    """What `cost` counts for a diagram without regions, for all sizes at once.
+def cost_formula(
+    diagram: Diagram, names: Sequence[str] = (), method: Method = AUTOMATIC
+) -> CostFormula:
+    """What `cost` counts for a diagram without regions, for all sizes of some indices at once.
 
-    The order is the one that `method` chooses at the diagram's own sizes.
+    The order is the one that `method` chooses at the diagram's own sizes. A polynomial is a sum of
+    terms, each a factor and the places in `names` of the sizes that it is multiplied by.
 
     Example:
         >>> from rankscope.diagrams.diagram import Diagram
@@ -226,22 +205,39 @@ def cost_formula(diagram: Diagram, method: Method = AUTOMATIC) -> CostFormula:
         ...     (Node("X", ("b", "i"), Role.DATA), Node("W", ("o", "i"))),
         ...     output=("b", "o"),
         ... )
-        >>> formula = cost_formula(layer)
-        >>> formula.flops({}), formula.flops({"b": 16}), cost(layer.with_sizes(b=16)).flops
-        (192, 384, 384)
+        >>> cost_formula(layer, ["b"]).flops, cost(layer.with_sizes(b=16)).flops
+        (((24, (0,)),), 384)
 
     Raises:
-        SizeError, ContractionError: as `cost`; the formula itself refuses a size for an index that
-            the diagram does not have, or that a convolution ties to others.
+        SizeError, ContractionError: as `cost`; also if the diagram has no index of such a name, or
+            a convolution ties it to others.
     """
+    sizes = resolved_sizes(diagram)
+    tied = {leg for convolution in diagram.convolutions for leg in convolution.indices}
+    free = [name for name in sizes if name not in tied]
+    for name in names:
+        if name not in free:
+            raise SizeError(
+                f"{diagram.name}: no index {name!r} has a free size; "
+                f"choose among {', '.join(free)}."
+            )
+    place = {name: number for number, name in enumerate(names)}
+
+    def polynomial(terms: Iterable[tuple[int, tuple[str, ...]]]) -> Polynomial:
+        return tuple(
+            (
+                count * math.prod(sizes[leg] for leg in legs if leg not in place),
+                tuple(place[leg] for leg in legs if leg in place),
+            )
+            for count, legs in terms
+        )
+
     moves = plan_contraction(diagram, method).contractions
     learned = {node.source: node.indices for node in diagram.nodes if node.role in PARAMETER_ROLES}
     return CostFormula(
-        resolved_sizes(diagram),
-        tuple(learned.values()),
-        tuple(_loop(diagram, move) for move in moves if not move.is_lookup),
-        tuple(move.output for move in moves),
-        frozenset(leg for convolution in diagram.convolutions for leg in convolution.indices),
+        polynomial((1, indices) for indices in learned.values()),
+        polynomial(_loop(diagram, move) for move in moves if not move.is_lookup),
+        polynomial((1, move.output) for move in moves[:-1]),
     )
 
 

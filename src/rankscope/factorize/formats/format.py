@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankscope.diagrams.cost import CostFormula, cost_formula
+from rankscope.diagrams.cost import CostFormula, Polynomial, cost_formula
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Convolution, Index, IndexKind, Node, Role
 from rankscope.diagrams.search import IN_ORDER, InOrder
@@ -286,8 +286,8 @@ class Format(ABC):
 
     def num_parameters(self, shape: WeightShape, ranks: Ranks) -> int:
         """Number of entries of all cores, for one group."""
-        sizes = self._ranks(shape, ranks)
-        return _weight_formula(self, shape).parameters(sizes)
+        self.check(shape, ranks)
+        return _value(_weight_cost(self, shape).parameters, ranks)
 
     def flops(
         self,
@@ -298,29 +298,29 @@ class Format(ABC):
         batch: int = 1,
     ) -> int:
         """Operations of `apply`, a multiply-add counted as two: those of `chain` in order."""
-        sizes = self._ranks(shape, ranks) | {BATCH: batch}
-        return _chain_formula(self, shape, window, input_sizes).flops(sizes)
+        self.check(shape, ranks)
+        return _value(_chain_cost(self, shape, window, input_sizes).flops, (*ranks, batch))
 
     def row_flops(self, shape: WeightShape, ranks: Ranks, count: int = 1) -> int:
         """Operations of `rows` for so many numbers: those of `row_chain`, backwards."""
-        return _row_formula(self, shape).flops(self._ranks(shape, ranks) | {BATCH: count})
+        self.check(shape, ranks)
+        return _value(_row_cost(self, shape).flops, (*ranks, count))
 
     def intermediates(
         self, shape: WeightShape, ranks: Ranks, window: Window, input_sizes: tuple[int, ...]
     ) -> int:
         """Numbers that `apply` writes between the cores, on one sample."""
-        return _chain_formula(self, shape, window, input_sizes).intermediates(
-            self._ranks(shape, ranks)
-        )
+        self.check(shape, ranks)
+        return _value(_chain_cost(self, shape, window, input_sizes).intermediates, (*ranks, 1))
 
     def largest_ranks(self, shape: WeightShape, num_parameters: int) -> Ranks | None:
         """Ranks as equal as possible, none of which could be one larger for so many parameters.
 
         None if not even ranks of one have so few.
         """
-        formula, bonds = _weight_formula(self, shape), self.bonds(shape)
+        parameters = _weight_cost(self, shape).parameters
         return largest_balanced_ranks(
-            lambda ranks: formula.parameters(dict(zip(bonds, ranks, strict=True))),
+            lambda ranks: _value(parameters, ranks),
             self.max_ranks(shape),
             num_parameters,
             is_useful=lambda ranks: self.is_useful(shape, ranks),
@@ -448,29 +448,32 @@ class Format(ABC):
             window.padding_mode,
         )
 
-    def _ranks(self, shape: WeightShape, ranks: Ranks) -> dict[str, int]:
-        self.check(shape, ranks)
-        return dict(zip(self.bonds(shape), ranks, strict=True))
-
 
 # Index names do not change with the ranks, so that one plan, at ranks of one, serves all of them.
 
 
 @lru_cache(maxsize=4096)
-def _weight_formula(format: Format, shape: WeightShape) -> CostFormula:
-    return cost_formula(format.diagram(shape, _ones(format, shape)), IN_ORDER)
+def _weight_cost(format: Format, shape: WeightShape) -> CostFormula:
+    diagram = format.diagram(shape, _ones(format, shape))
+    return cost_formula(diagram, format.bonds(shape), IN_ORDER)
 
 
 @lru_cache(maxsize=4096)
-def _chain_formula(
+def _chain_cost(
     format: Format, shape: WeightShape, window: Window, input_sizes: tuple[int, ...]
 ) -> CostFormula:
-    return cost_formula(format.chain(shape, _ones(format, shape), window, input_sizes), IN_ORDER)
+    chain = format.chain(shape, _ones(format, shape), window, input_sizes)
+    return cost_formula(chain, (*format.bonds(shape), BATCH), IN_ORDER)
 
 
 @lru_cache(maxsize=4096)
-def _row_formula(format: Format, shape: WeightShape) -> CostFormula:
-    return cost_formula(format.row_chain(shape, _ones(format, shape)), BACKWARD)
+def _row_cost(format: Format, shape: WeightShape) -> CostFormula:
+    chain = format.row_chain(shape, _ones(format, shape))
+    return cost_formula(chain, (*format.bonds(shape), BATCH), BACKWARD)
+
+
+def _value(polynomial: Polynomial, sizes: tuple[int, ...]) -> int:
+    return sum(factor * math.prod([sizes[n] for n in places]) for factor, places in polynomial)
 
 
 def _ones(format: Format, shape: WeightShape) -> Ranks:
