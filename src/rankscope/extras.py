@@ -1,4 +1,4 @@
-"""Packages that come with an extra: imported when they are first used, or refused with its name.
+"""Packages by name: those of an extra, imported when they are first used, and the user's own.
 
 transformers is loaded here and nowhere else: it loads torchvision if that is installed, and a
 torchvision that was built for another torch raises, because its operators are not there. They are
@@ -9,10 +9,16 @@ import importlib
 import importlib.util
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from rankscope.errors import MissingExtraError
+from rankscope.errors import FactoryError, ImportPathError, MissingExtraError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _OPERATORS = {
     "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -64,3 +70,64 @@ def _load_torchvision() -> None:
                 library.define(name + signature)
                 _libraries.append(library)
             importlib.import_module("torchvision")
+
+
+# --- What stands behind `package.module:factory` --------------------------------------------------
+
+
+def call_factory(what: str) -> object:
+    """Import what stands before the colon and call what stands behind it, without arguments.
+
+    A torch module is returned as it is.
+
+    Raises:
+        ImportPathError: if the path leads nowhere, or importing it raises.
+        FactoryError: if the factory raises.
+    """
+    module_name, _, attribute = what.partition(":")
+    # Whatever the user's code prints, standard output stays ours.
+    with _current_directory_importable(), redirect_stdout(sys.stderr):
+        made = _import(what, module_name)
+        for name in attribute.split("."):
+            if not hasattr(made, name):
+                raise ImportPathError(f"{what}: {module_name} has no attribute {attribute!r}.")
+            made = getattr(made, name)
+        if not callable(made) or is_module(made):
+            return made
+        try:
+            return made()
+        except Exception as error:
+            raise FactoryError(
+                f"{what} raised {type(error).__name__} when called without arguments: {error}"
+            ) from error
+
+
+def _import(what: str, module_name: str) -> object:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ImportPathError(
+            f"{what}: no module named {error.name!r} here or among the installed packages; "
+            "write package.module:factory."
+        ) from error
+    except Exception as error:
+        raise ImportPathError(
+            f"{what}: importing {module_name!r} raised {type(error).__name__}: {error}"
+        ) from error
+
+
+@contextmanager
+def _current_directory_importable() -> Iterator[None]:
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def is_module(what: object) -> "TypeGuard[nn.Module]":
+    """Whether something is a torch module, without loading torch."""
+    # Who has a module has loaded torch; asking sys.modules does not load it for anyone else.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(what, torch.nn.Module)

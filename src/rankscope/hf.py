@@ -113,9 +113,9 @@ def _model_class(folder: Path, document: dict[str, Any]) -> Any:
     names = document.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
     if isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9_]+", name):
-        found = getattr(transformers, name, None)
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found
+        model_class = getattr(transformers, name, None)
+        if isinstance(model_class, type) and issubclass(model_class, transformers.PreTrainedModel):
+            return model_class
     if name is not None or "auto_map" in document:
         raise ModelFileError(
             f"{folder}: transformers {transformers.__version__} has no model {ascii(name)[:80]}; "

@@ -6,18 +6,16 @@ Everything it has is made when it is first asked for, so that kinds without torc
 """
 
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from rankscope.errors import FactoryError, ImportPathError, RequestError
+from rankscope.errors import ImportPathError, RequestError
+from rankscope.extras import call_factory, is_module
 from rankscope.files import is_file, is_folder
 from rankscope.networks.catalogue import BUILT_IN, BuiltIn, build, build_trained
 from rankscope.rank.networks.catalogue import CATALOGUE as EXACT_NETWORKS
@@ -327,7 +325,7 @@ def _open_word(word: str, given: _Given) -> Model:
     is_there = is_file(path) or is_folder(path)
     if not is_there and ":" in word:
         made = call_factory(word)
-        return _open_object(word, made.eval() if _is_module(made) else made, given)
+        return _open_object(word, made.eval() if is_module(made) else made, given)
     if not is_there and ("," in word or "->" in word):
         return _open_einsum(word, given)
     snapshot = None if is_there else _cached_snapshot(word)
@@ -503,7 +501,7 @@ def _open_compressed(folder: Path, base: object, given: _Given) -> Model:
 
 def _open_object(name: str, made: object, given: _Given) -> Model:
     """Open what a factory makes, or an object that the caller passed."""
-    if _is_module(made):
+    if is_module(made):
         return _open_module(name, made, given)
     if _is_drawable(made):
         from rankscope.diagrams.network import drawable_with_sizes
@@ -558,69 +556,12 @@ def _readable(
     return replace(model, parts={"diagram": read, **model.parts}, boxes=read)
 
 
-def call_factory(what: str) -> object:
-    """Import what stands before the colon and call what stands behind it, without arguments.
-
-    A torch module is returned as it is.
-
-    Raises:
-        ImportPathError: if the path leads nowhere, or importing it raises.
-        FactoryError: if the factory raises.
-    """
-    module_name, _, attribute = what.partition(":")
-    # Whatever the user's code prints, standard output stays ours.
-    with _current_directory_importable(), redirect_stdout(sys.stderr):
-        made = _import(what, module_name)
-        for name in attribute.split("."):
-            if not hasattr(made, name):
-                raise ImportPathError(f"{what}: {module_name} has no attribute {attribute!r}.")
-            made = getattr(made, name)
-        if not callable(made) or _is_module(made):
-            return made
-        try:
-            return made()
-        except Exception as error:
-            raise FactoryError(
-                f"{what} raised {type(error).__name__} when called without arguments: {error}"
-            ) from error
-
-
-def _import(what: str, module_name: str) -> object:
-    try:
-        return import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ImportPathError(
-            f"{what}: no module named {error.name!r} here or among the installed packages; "
-            "write package.module:factory."
-        ) from error
-    except Exception as error:
-        raise ImportPathError(
-            f"{what}: importing {module_name!r} raised {type(error).__name__}: {error}"
-        ) from error
-
-
-@contextmanager
-def _current_directory_importable() -> Iterator[None]:
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
-
-
 def _read(module: "nn.Module", example: Any, depth: int | None, name: str | None) -> "Drawable":
     """A module as a network of diagrams; `example` is tensors or shapes."""
     from rankscope.reading.network import from_module
 
     parts = example[0] if isinstance(example, tuple) and len(example) == 1 else example
     return from_module(module, parts, depth=depth, name=name)
-
-
-def _is_module(what: object) -> "TypeGuard[nn.Module]":
-    # Who has a module has loaded torch; asking sys.modules does not load it for anyone else.
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(what, torch.nn.Module)
 
 
 def _is_drawable(what: object) -> "TypeGuard[Drawable]":

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.cp import (
+from rankscope.factorize.cp_direct import (
     Candidate,
     Solver,
     sufficient_components,

@@ -3,7 +3,8 @@ import pytest
 
 from rankscope.errors import DecompositionError
 from rankscope.factorize import cp as cp_search
-from rankscope.factorize.cp import CPOptions, Solver, search_cp
+from rankscope.factorize.cp import CPOptions, search_cp
+from rankscope.factorize.cp_direct import Solver
 from rankscope.factorize.truncation import Reals, compose
 
 

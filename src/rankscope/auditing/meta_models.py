@@ -87,13 +87,13 @@ def _made(package: Any, config: Any) -> Any:
 
 def _model_class(package: Any, config: Any) -> Any:
     for name in getattr(config, "architectures", None) or ():
-        found = getattr(package, str(name), None)
-        if isinstance(found, type) and issubclass(found, package.PreTrainedModel):
-            return found
+        model_class = getattr(package, str(name), None)
+        if isinstance(model_class, type) and issubclass(model_class, package.PreTrainedModel):
+            return model_class
     for mapping in (package.MODEL_FOR_CAUSAL_LM_MAPPING, package.MODEL_MAPPING):
         if type(config) in mapping:
-            found = mapping[type(config)]
-            return found[0] if isinstance(found, (tuple, list)) else found
+            mapped = mapping[type(config)]
+            return mapped[0] if isinstance(mapped, (tuple, list)) else mapped
     raise ValueError(f"{type(config).__name__} belongs to no model")
 
 

@@ -108,8 +108,8 @@ def random_quantiles(sizes: tuple[int, ...], count: int) -> list[float]:
     values = numpy.linspace(0.0, 1.0, NUM_CELLS + 1)
     reached = law.cumulative(law.edge * values**2)
     wanted = 1 - (numpy.arange(count) + 0.5) / count
-    found: list[float] = numpy.interp(wanted, reached, values).tolist()
-    return found
+    interpolated: list[float] = numpy.interp(wanted, reached, values).tolist()
+    return interpolated
 
 
 # --- From singular values to the numbers in a row -------------------------------------------------

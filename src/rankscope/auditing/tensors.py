@@ -133,5 +133,5 @@ def layer_of(name: str) -> int | None:
         >>> layer_of("encoder.block.3.layer.0.SelfAttention.q.weight"), layer_of("weight_ih_l1")
         (3, 1)
     """
-    found = _BLOCK.search(name)
-    return None if found is None else int(found[1] or found[2])
+    match = _BLOCK.search(name)
+    return None if match is None else int(match[1] or match[2])

@@ -66,7 +66,7 @@ def to_json(document: Mapping[str, object]) -> str:
         ValueError: if a number in it is not finite.
     """
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-    return _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _NOT_SHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = ()) -> None:

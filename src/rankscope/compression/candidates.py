@@ -39,7 +39,7 @@ SMALLEST_ERROR = 1e-12  # where logarithms of errors are taken
 
 
 def ladder_of_ranks(
-    format: Format, shape: WeightShape, *, num_steps: int, room: int = 1
+    format: Format, shape: WeightShape, *, num_steps: int, times: int = 1
 ) -> list[Ranks]:
     """Ranks from ones to where the cores are no longer smaller than the weight, geometrically.
 
@@ -49,7 +49,7 @@ def ladder_of_ranks(
         format: of the cores.
         shape: of the weight.
         num_steps: at most so many ranks.
-        room: cores may hold fewer than so many times the numbers of the weight; more than once if
+        times: cores may hold fewer than so many times the numbers of the weight; more than once if
             each of them takes less space.
 
     Example:
@@ -58,7 +58,7 @@ def ladder_of_ranks(
         [(1,), (3,), (7,), (15,), (31,)]
     """
     smallest = format.num_parameters(shape, (1,) * len(format.full_ranks(shape)))
-    largest = room * shape.num_parameters - 1
+    largest = times * shape.num_parameters - 1
     if smallest > largest:
         return []
     ratio = (largest / smallest) ** (1 / (num_steps - 1))
@@ -193,8 +193,8 @@ class CandidateGenerator:
         return SiteCandidates(site, tuple(candidates), tuple(refusals))
 
     def _ladder(self, site: Site, format: Format) -> list[Ranks]:
-        room = max(1 if bits is None else site.bits // bits for bits in self.bits)
-        return ladder_of_ranks(format, site.shape, num_steps=self.num_steps, room=room)
+        times = max(1 if bits is None else site.bits // bits for bits in self.bits)
+        return ladder_of_ranks(format, site.shape, num_steps=self.num_steps, times=times)
 
     def _dense(self, task: Task) -> Candidate:
         site = task.site

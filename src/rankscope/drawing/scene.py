@@ -84,7 +84,7 @@ class Wire:
         """Points along the wire, evenly spaced (for a curve, evenly in its parameter)."""
         steps = [position / count for position in range(count + 1)]
         if self.is_curve:
-            return [_bezier(self.points, step) for step in steps]
+            return [on_curve(self.points, step) for step in steps]
         lengths = [math.dist(a, b) for a, b in zip(self.points, self.points[1:], strict=False)]
         total = sum(lengths)
         return [_along(self.points, lengths, total * step) for step in steps]
@@ -197,7 +197,8 @@ def around(points: Iterable[Point]) -> Box:
     return union((x, y, x, y) for x, y in points)
 
 
-def _bezier(points: tuple[Point, ...], step: float) -> Point:
+def on_curve(points: tuple[Point, ...], step: float) -> Point:
+    """The point of a cubic Bézier curve at a step from 0 to 1."""
     rest = 1 - step
     weights = (rest**3, 3 * step * rest**2, 3 * step**2 * rest, step**3)
     return (

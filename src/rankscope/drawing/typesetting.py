@@ -329,7 +329,6 @@ NAMED_FUNCTIONS = (
 )  # fmt: skip
 ALPHABETS = ("script", "double-struck", "fraktur", "monospace")
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|.", re.DOTALL)
-_DOLLAR_plain_text = re.compile(r"(?<!\\)\$")
 
 
 @dataclass(frozen=True)
@@ -389,7 +388,7 @@ def text_runs(label: str) -> tuple[Run, ...]:
 
 
 def _read(label: str, *, is_strict: bool) -> list[Run]:
-    pieces = _DOLLAR_plain_text.split(label)
+    pieces = _DOLLAR.split(label)
     if len(pieces) % 2 == 0 or len(pieces) == 1:
         # As mathtext has it: without a pair of dollars there is no mathematics.
         return [Run(label.replace(r"\$", "$"), "upright")]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from rankscope.factorize.cp import direct_decompositions
+from rankscope.factorize.cp_direct import direct_decompositions
 from rankscope.factorize.cp_fit import DEFAULT_FIT, CPFit, FitOptions, Report, fit_cp, measure_fit
 from rankscope.factorize.truncation import Factors, Reals, RealTensor, to_array, to_unit
 from rankscope.factorize.tucker import compress

@@ -146,7 +146,7 @@ def _balance(ring: Ring) -> Ring:
 
 _MOST_SWEEPS = 100
 # A sweep that lowers the sum of squared norms by less than this share is the last one.
-_LEAST_GAIN_ring_gauge = 1e-4
+_LEAST_GAUGE_GAIN = 1e-4
 
 
 def least_norm_cores(ring: Ring) -> Ring:
@@ -166,7 +166,7 @@ def least_norm_cores(ring: Ring) -> Ring:
             after = (place + 1) % len(cores)
             cores[place], cores[after] = _share_singular_values(cores[place], cores[after])
         now = _size(cores)
-        if not before - now > _LEAST_GAIN_ring_gauge * before:
+        if not before - now > _LEAST_GAUGE_GAIN * before:
             break
         before = now
     return tuple(cores)

@@ -234,7 +234,7 @@ def round_tensor_train(cores: Sequence[Tensor], truncation: Truncation) -> Tenso
         allowed = Scaled(ready[0], 1.0).allowed(truncation.error)
         rounded, discarded = _truncate(ready, None, allowed)
     else:
-        rounded, discarded = _truncate(ready, _bonds_train_rounding(cores, truncation), 0.0)
+        rounded, discarded = _truncate(ready, _rounded_bonds(cores, truncation), 0.0)
     missing = frobenius_norm(_orthonormal_from_right(_difference(given, rounded))[0])
     scale = math.prod(one.scale for one in scaled)
     return TensorTrain(
@@ -258,7 +258,7 @@ def _require_train(cores: Sequence[Tensor]) -> None:
         )
 
 
-def _bonds_train_rounding(
+def _rounded_bonds(
     cores: Sequence[Tensor], truncation: MaxBond | Bonds | KeepParameters
 ) -> tuple[int, ...]:
     sizes = [core.shape[1] for core in cores]

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import DecompositionError, MissingExtraError
-from rankscope.factorize.cp import CP, Solver, component_sum
+from rankscope.factorize.cp import CP, component_sum
+from rankscope.factorize.cp_direct import Solver
 from rankscope.factorize.tensor_ring import TensorRing, contract_ring
 from rankscope.factorize.tensor_train import TensorTrain, contract_train
 from rankscope.factorize.truncation import MaxBond, frobenius_norm, to_scaled

@@ -239,9 +239,9 @@ class Reading:
         tolerance = torch.finfo(expected.dtype).eps ** 0.5
         slack = tolerance * float(expected.abs().max())
         is_same = all(
-            found.shape == expected.shape
-            and torch.allclose(found, expected, rtol=tolerance, atol=slack)
-            for found in (made, together)
+            output.shape == expected.shape
+            and torch.allclose(output, expected, rtol=tolerance, atol=slack)
+            for output in (made, together)
         )
         if not is_same:
             raise UnsupportedModuleError(

@@ -187,17 +187,17 @@ class BoundPropagation(Method):
         holds in exact arithmetic is computed again without it.
         """
         boxes = self.boxes(graph, transfers, ball, spreads)
-        found = self.below(graph, transfers, ball, boxes, rows)
-        again = ~(found.exact > 0).all(dim=1) & (rounding_share(boxes) > _NOTICEABLE)
+        below = self.below(graph, transfers, ball, boxes, rows)
+        again = ~(below.exact > 0).all(dim=1) & (rounding_share(boxes) > _NOTICEABLE)
         chosen = again.nonzero().flatten()
         if not len(chosen):
-            return found
+            return below
         part = replace(ball, centres=ball.centres[chosen], is_exact=True)
         boxes = self.boxes(graph, transfers, part, spreads)
         rows = rows[chosen] if len(rows) > 1 else rows
-        exact = found.exact.clone()
+        exact = below.exact.clone()
         exact[chosen] = self.below(graph, transfers, part, boxes, rows).exact
-        return Below(exact, found.floats)
+        return Below(exact, below.floats)
 
     def prove(
         self,

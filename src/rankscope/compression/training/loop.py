@@ -313,12 +313,13 @@ class _Run:
         if self.recipe.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm)
         self.optimizer.step()
+        count = batch.num_samples
         self.position = replace(
             at,
             batch=at.batch + 1,
-            samples=at.samples + batch.num_samples,
-            epoch_samples=at.epoch_samples + batch.num_samples,
-            loss_sum=at.loss_sum + value * batch.num_samples,
+            samples=at.samples + count,
+            epoch_samples=at.epoch_samples + count,
+            loss_sum=at.loss_sum + value * count,
             learning_rate=rate,
             seconds=self.seconds,
         )

@@ -404,10 +404,10 @@ def pinned(wiring: Wiring, placement: Placement, positions: Mapping[str, Point])
         name: (point[0] - placement.nodes[name][0], point[1] - placement.nodes[name][1])
         for name, point in positions.items()
     }
-    usual = _mean(list(steps.values()))
+    usual = mean_point(list(steps.values()))
     moves: dict[End, Point] = {NodeEnd(name): steps.get(name, usual) for name in placement.nodes}
     for dot, arms in wiring.dots.items():
-        moves[dot] = _mean([moves[arm] for arm in arms if arm in moves] or [usual])
+        moves[dot] = mean_point([moves[arm] for arm in arms if arm in moves] or [usual])
     nodes = {name: _move(point, moves[NodeEnd(name)]) for name, point in placement.nodes.items()}
     dots = {key: _move(point, moves[Dot(*key)]) for key, point in placement.dots.items()}
     tips = {}
@@ -432,7 +432,8 @@ def _align_tips(before: Placement, after: Placement) -> dict[str, Point]:
     return tips
 
 
-def _mean(points: list[Point]) -> Point:
+def mean_point(points: list[Point]) -> Point:
+    """The centre of gravity of points."""
     return (
         sum(x for x, _ in points) / len(points),
         sum(y for _, y in points) / len(points),

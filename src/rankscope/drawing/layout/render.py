@@ -25,6 +25,7 @@ from rankscope.drawing.layout.placement import (
     Tip,
     View,
     Wiring,
+    mean_point,
 )
 from rankscope.drawing.layout.routing import PlacedWiring, Route, Router, spread_ports
 from rankscope.drawing.layout.rows import components, links_among
@@ -67,7 +68,7 @@ def place_wiring(wiring: Wiring, placement: Placement) -> PlacedWiring:
         if given is not None:
             centres[dot] = (given[0] * UNIT, given[1] * UNIT)
         else:
-            centres[dot] = _mean([_centre(centres, placement, arm) for arm in arms])
+            centres[dot] = mean_point([_centre(centres, placement, arm) for arm in arms])
     size = diameter(diagram)
     boxes = {end: _box(wiring, end, centre, size) for end, centre in centres.items()}
     return PlacedWiring(wiring, centres, boxes, placement.straight)
@@ -89,13 +90,6 @@ def _centre(centres: Mapping[End, Point], placement: Placement, arm: End) -> Poi
     assert isinstance(arm, Dot)
     x, y = placement.dots.get((arm.index, arm.region), (0.0, 0.0))
     return (x * UNIT, y * UNIT)
-
-
-def _mean(points: list[Point]) -> Point:
-    return (
-        sum(x for x, _ in points) / len(points),
-        sum(y for _, y in points) / len(points),
-    )
 
 
 def _box(wiring: Wiring, end: End, centre: Point, size: float) -> Box:

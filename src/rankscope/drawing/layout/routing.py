@@ -23,7 +23,7 @@ from rankscope.drawing.layout.placement import (
 )
 from rankscope.drawing.layout.tensors import UNIT, frame_box
 from rankscope.drawing.polygons import segments
-from rankscope.drawing.scene import Box, Point, around
+from rankscope.drawing.scene import Box, Point, around, on_curve
 
 # --- Boxes sorted into cells, so that asking what is near costs the same in a large picture -------
 
@@ -86,7 +86,7 @@ class Route:
         """The points it runs through, curves made of short straight pieces."""
         if not self.is_curve:
             return self.points
-        return tuple(_on_curve(self.points, step / CURVE_STEPS) for step in range(CURVE_STEPS + 1))
+        return tuple(on_curve(self.points, step / CURVE_STEPS) for step in range(CURVE_STEPS + 1))
 
     @cached_property
     def box(self) -> Box:
@@ -101,15 +101,6 @@ class Route:
     def reversed(self) -> "Route":
         """The same line from its other end."""
         return Route(self.points[::-1], self.is_curve)
-
-
-def _on_curve(points: tuple[Point, ...], step: float) -> Point:
-    rest = 1 - step
-    weights = (rest**3, 3 * step * rest**2, 3 * step**2 * rest, step**3)
-    return (
-        sum(weight * x for weight, (x, _) in zip(weights, points, strict=True)),
-        sum(weight * y for weight, (_, y) in zip(weights, points, strict=True)),
-    )
 
 
 def is_level(start: Point, end: Point) -> bool:

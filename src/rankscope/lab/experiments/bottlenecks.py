@@ -132,8 +132,8 @@ def _text(gains: Sequence[float]) -> str | None:
 
 # `embedding-bottleneck`: does width help beyond the rank of the embedding, and does depth?
 #
-# Theorem 7.3 of the chapter: with inputs in a space of r dimensions, separation rank is capped by r
-# whatever the width, and only depth adds to it.
+# Levine et al. (2022), Theorem 7.3: with inputs in a space of r dimensions, separation rank is
+# capped by r whatever the width, and only depth adds to it.
 
 
 RANKS = (2, 4, 8, None)
@@ -325,8 +325,8 @@ EMBEDDING_BOTTLENECK_LONGER = replace(
 
 # `head-bottleneck`: attention narrower or wider than the model, at equal parameters.
 #
-# The chapter's mid-architecture bottleneck: channels of attention beyond the width should be
-# wasted.
+# The mid-architecture bottleneck of Levine et al. (2022): channels of attention beyond the width
+# should be wasted.
 
 
 DEPTH, SIZE = 2, 98_304  # the size of width 64 with 64 channels

@@ -18,7 +18,7 @@ from rankscope.generalize.compressed_network import outputs_of
 from rankscope.generalize.sample import Sample
 from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
-from rankscope.lab.experiments.classifiers import percent_right
+from rankscope.lab.experiments.classifiers import accuracy_of, percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import DotFigure, LineFigure
 from rankscope.networks.batches import Augmentation, PadCropFlip, TensorData
@@ -285,15 +285,6 @@ def _pair(data_set: str, recipe: Recipe, *, is_regularized: bool) -> tuple[Accur
     )
 
 
-def _accuracy_of(data_set: str) -> Score:
-    return Score(
-        "test accuracy",
-        "points",
-        is_lower_better=False,
-        baseline=f"baseline-{data_set}-logistic-regression",
-    )
-
-
 CP_LAYERS_ACCURACY = Experiment(
     name="cp-layers-accuracy",
     title="CP layers against plain ones at equal parameters: accuracy in percent",
@@ -326,7 +317,7 @@ CP_LAYERS_ACCURACY = Experiment(
                 f"{data_set}: CP layers against plain ones",
                 f"{data_set}-cp",
                 f"{data_set}-plain",
-                _accuracy_of(data_set),
+                accuracy_of(data_set),
             )
             for data_set in ("digits", "fashion-mnist", "cifar10")
         ),

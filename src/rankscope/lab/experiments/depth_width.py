@@ -1,7 +1,7 @@
 """`depth-width`: at equal parameters, from which size on are deeper language models better?
 
-Figure 7.5 of the chapter: networks that are too narrow for their depth gain nothing from more
-layers, wider ones do, and the border moves to larger sizes as depth grows.
+Figure 7.5 of Levine et al. (2022): networks that are too narrow for their depth gain nothing from
+more layers, wider ones do, and the border moves to larger sizes as depth grows.
 """
 
 import math

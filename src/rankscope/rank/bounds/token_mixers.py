@@ -331,14 +331,14 @@ class StateDegrees:
             >>> sorted(StateDegrees((3, 2), 1, 3).multidegrees())
             [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (3, 0)]
         """
-        found: set[tuple[tuple[int, ...], int]] = {((), self.per_token)}
+        reached: set[tuple[tuple[int, ...], int]] = {((), self.per_token)}
         for _ in self.sizes:
-            found = {
+            reached = {
                 ((degree, *degrees), self._below(factors, degree))
-                for degrees, factors in found
+                for degrees, factors in reached
                 for degree in range(factors + 1)
             }
-        return {degrees for degrees, _ in found}
+        return {degrees for degrees, _ in reached}
 
     def _below(self, factors: int, degree: int) -> int:
         tokens = degree * self.with_state + (factors - degree) * self.without_state
@@ -437,12 +437,12 @@ class MixedTokens:
         left, right = self._seen(partition)
         if not left or not right:
             return [UpperBound(Magnitude.of(1), TOKEN_DEGREES)]
-        found = []
+        bounds = []
         if self.degree <= MAX_DEGREE:
             counts = self._counts(partition)
-            found.append(degree_upper_bound(*counts, is_homogeneous=self.is_homogeneous))
+            bounds.append(degree_upper_bound(*counts, is_homogeneous=self.is_homogeneous))
         else:
-            found.append(
+            bounds.append(
                 total_degree_upper_bound(
                     num_left=self.width * len(left),
                     num_right=self.width * len(right),
@@ -451,8 +451,8 @@ class MixedTokens:
             )
         if self.states is not None and all(each.is_countable for each in self.states):
             sites = [self._functions(degrees) for degrees in self.degrees]
-            found.append(state_upper_bound(self.states, sites, left))
-        return found
+            bounds.append(state_upper_bound(self.states, sites, left))
+        return bounds
 
     def _functions(self, degrees: range) -> int:
         """Functions of one token, or all up to its largest degree where there are many degrees."""

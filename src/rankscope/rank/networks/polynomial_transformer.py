@@ -42,10 +42,10 @@ def rational_rotation(pair: int) -> tuple[Fraction, Fraction]:
         >>> [f"{cosine} {sine}" for cosine, sine in map(rational_rotation, range(3))]
         ['3/5 4/5', '5/13 12/13', '15/17 8/17']
     """
-    found, number = -1, 1
-    while found < pair:
+    place, number = -1, 1
+    while place < pair:
         number += 4
-        found += all(number % factor for factor in range(2, int(number**0.5) + 1))
+        place += all(number % factor for factor in range(2, int(number**0.5) + 1))
     small = next(
         b for b in range(1, number) if round((number - b * b) ** 0.5) ** 2 == number - b * b
     )

@@ -398,8 +398,8 @@ class SelfAttention(TokenMixer):
     def lower_bound(self, partition: Partition) -> LowerBound | None:
         """The best of our bounds by explicit weights; positions among them may be 0."""
         sizes = self._sizes(partition, has_subspace=True)
-        found = [applicable(bound, sizes) for bound in (quadric_lower_bound, monomial_lower_bound)]
-        bounds = [bound for bound in found if bound is not None]
+        known = [applicable(bound, sizes) for bound in (quadric_lower_bound, monomial_lower_bound)]
+        bounds = [bound for bound in known if bound is not None]
         return max(bounds, key=lambda bound: bound.log3, default=None)
 
     def known_bounds(self, partition: Partition) -> KnownBounds:
