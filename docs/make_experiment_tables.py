@@ -43,12 +43,14 @@ PAGES = {
     "attention-forms": "attention-forms.md",
     "attention-forms-longer": "attention-forms.md",
     "rank-predicts-loss": "rank-predicts-loss.md",
+    "rank-predicts-loss-longer": "rank-predicts-loss.md",
     "cifar10-compression": "../compression.md",
     "cifar10-compression-longer": "../compression.md",
     "cifar10-compression-planned": "../compression.md",
     "sequential-vs-end-to-end": "../compression.md",
     "cp-layers-accuracy": "../generalization.md",
     "label-noise": "../generalization.md",
+    "label-noise-cifar10": "../generalization.md",
     "bound-vs-test-error": "../generalization.md",
 }
 

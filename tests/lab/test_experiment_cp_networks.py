@@ -7,17 +7,22 @@ from torch import nn
 
 from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import ExperimentError
+from rankscope.factorize.cp_layers import CPLinear
 from rankscope.lab import find_experiment
 from rankscope.lab.experiments.cp_networks import (
     AccuracyEntry,
-    LabelNoiseEntry,
     PropertiesEntry,
-    RademacherEntry,
+    ResNetWorkload,
     TrainingWorkload,
     inputs_and_labels,
     small_network,
 )
 from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.lab.experiments.label_noise import (
+    LabelNoiseEntry,
+    RademacherEntry,
+    component_spectra,
+)
 from rankscope.networks.batches import PadCropFlip, TensorData
 from rankscope.networks.datasets import DataSet
 
@@ -45,6 +50,27 @@ def test_both_forms_have_as_many_parameters_up_to_rounding_of_ranks(width: int) 
     unit = 4 * width + 9 + 1
     most_components = 2 * round(4 * width * width * 9 / unit)
     assert abs(plain - factorized) <= unit + most_components
+
+
+def test_both_residual_networks_have_as_many_parameters_up_to_rounding_of_ranks() -> None:
+    plain, factorized = (
+        ResNetWorkload("cifar10", 10, is_cp=is_cp).network(images(), 0) for is_cp in (False, True)
+    )
+    assert abs(counted(plain) - counted(factorized)) < 0.01 * counted(plain)
+    assert ResNetWorkload("cifar10", 10).name == "cifar10-resnet20-cp"
+    # Drawn anew, so that no component is much larger than another.
+    assert 0.5 < float(str(component_spectra(factorized)["components for 90 %"])) < 1
+    assert component_spectra(plain) == {}
+
+
+def test_a_layer_of_one_large_component_needs_it_alone() -> None:
+    layer = CPLinear(4, 5, rank=3)
+    with torch.no_grad():
+        for core in layer.cores.parameters():
+            is_first = torch.arange(3) == 0
+            scales = torch.where(is_first, 1.0, 1e-3)
+            core.copy_(torch.ones_like(core) * (scales if core.shape[-1] == 3 else scales[:, None]))
+    assert component_spectra(layer)["components for 90 %"] == 1 / 3
 
 
 def test_both_forms_start_with_the_variance_of_he() -> None:

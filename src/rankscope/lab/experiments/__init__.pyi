@@ -10,9 +10,7 @@ from .catalogue import find_topic as find_topic
 from .classifiers import ClassifierEntry as ClassifierEntry
 from .classifiers import Form as Form
 from .cp_networks import AccuracyEntry as AccuracyEntry
-from .cp_networks import LabelNoiseEntry as LabelNoiseEntry
 from .cp_networks import PropertiesEntry as PropertiesEntry
-from .cp_networks import RademacherEntry as RademacherEntry
 from .cp_networks import TrainingWorkload as TrainingWorkload
 from .cp_networks import small_network as small_network
 from .degree_budget import Budget as Budget
@@ -37,6 +35,8 @@ from .image_compression import UniformEntry as UniformEntry
 from .image_workloads import Protocol as Protocol
 from .image_workloads import compress_uniformly as compress_uniformly
 from .image_workloads import ranks_at_one_rate as ranks_at_one_rate
+from .label_noise import LabelNoiseEntry as LabelNoiseEntry
+from .label_noise import RademacherEntry as RademacherEntry
 from .language_compression import LanguageEntry as LanguageEntry
 from .language_compression import Pronunciation as Pronunciation
 from .language_compression import SentenceVectors as SentenceVectors

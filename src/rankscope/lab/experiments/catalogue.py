@@ -121,6 +121,13 @@ _EXPERIMENTS = (
         15,
     ),
     ListedExperiment(
+        "lipschitz-cifar10-longer",
+        "lipschitz",
+        "The same for hours: accuracy in percent, clean, attacked and certified",
+        2,
+        needs="CIFAR-10 (binary)",
+    ),
+    ListedExperiment(
         "lipschitz-cifar10",
         "lipschitz",
         "CIFAR-10: accuracy in percent, clean, attacked and certified (l2, pixels in 0..1)",
@@ -143,10 +150,17 @@ _EXPERIMENTS = (
     ),
     ListedExperiment(
         "label-noise",
-        "cp_networks",
+        "label_noise",
         "Trained on partly random labels: accuracy on true ones, in percent",
         102,
         needs="FashionMNIST/raw",
+    ),
+    ListedExperiment(
+        "label-noise-cifar10",
+        "label_noise",
+        "ResNet-20 on partly random labels of CIFAR-10: accuracy on true ones, in percent",
+        26,
+        needs="cifar-10-batches-bin",
     ),
     ListedExperiment(
         "non-vacuous-bound",
@@ -266,6 +280,13 @@ _EXPERIMENTS = (
         "Trained language models: entanglement of the halves of their context, and test loss",
         78,
         needs="tinyshakespeare, stories260k, minilm, stsb_en",
+    ),
+    ListedExperiment(
+        "rank-predicts-loss-longer",
+        "rank_predicts_loss",
+        "The same with models beyond the baselines: entanglement, epsilon rank and test loss",
+        75,
+        needs="tinyshakespeare",
     ),
 )
 EXPERIMENTS = {listed.name: listed for listed in _EXPERIMENTS}

@@ -1,4 +1,4 @@
-"""Small networks, plain or with CP layers: `cp-layers-accuracy`, `cp-properties`, `label-noise`."""
+"""Networks, plain or with CP layers: `cp-layers-accuracy` and `cp-properties`."""
 
 import math
 from collections.abc import Sequence
@@ -7,22 +7,20 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from rankscope.compression.training.loop import Evaluate, EveryFewEpochs, cross_entropy, fit
-from rankscope.compression.training.recipe import Cosine, History, Recipe, StopAt
+from rankscope.compression.training.loop import Evaluate, cross_entropy, fit
+from rankscope.compression.training.recipe import Cosine, History, Recipe
 from rankscope.errors import ExperimentError
 from rankscope.generalize.analysis import Options, analyse
-from rankscope.generalize.bounds import measure_rademacher, rademacher_bound
-from rankscope.generalize.compressed_network import outputs_of
 from rankscope.generalize.sample import Sample
 from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.classifiers import accuracy_of, percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import DotFigure, LineFigure
+from rankscope.lab.experiments.figures import DotFigure
 from rankscope.networks.batches import Augmentation, PadCropFlip, TensorData
-from rankscope.networks.catalogue import build
+from rankscope.networks.catalogue import BUILT_IN, build
 from rankscope.networks.cp_networks import with_cp_layers
 from rankscope.networks.datasets import DataSet, load_data_set, with_random_labels
 from rankscope.seeds import seed_of
@@ -91,6 +89,33 @@ class TrainingWorkload:
             dropout = _DROPOUT if self.is_regularized else 0.0
             model = small_network(image, data.num_classes, width=self.width, dropout=dropout)
         return with_cp_layers(model, seed=seed) if self.is_cp else model
+
+
+@dataclass(frozen=True)
+class ResNetWorkload(TrainingWorkload):
+    """A ResNet-20, plain or with CP layers, in the place of the small network.
+
+    Args:
+        data_set: its name.
+        num_samples: of the training set, the first ones; None for all.
+        is_cp: whether all layers but the first and the last are CP layers.
+        width: of the small network, not used.
+        is_regularized: shifted and flipped images where that keeps their meaning.
+    """
+
+    @property
+    def name(self) -> str:
+        """The names of the data set, the network and the form."""
+        return f"{self.data_set}-resnet20-{self.form}"
+
+    def network(self, data: DataSet, seed: int) -> nn.Module:
+        """A fresh network for these samples."""
+        del data  # ResNet-20 is for images of CIFAR-10
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of("weights", seed))
+            model = BUILT_IN["resnet20"].make()
+        model = with_cp_layers(model, seed=seed) if self.is_cp else model
+        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def small_network(
@@ -409,198 +434,4 @@ CP_PROPERTIES = Experiment(
     ),
     figure=DotFigure(("log10 of the product of t",)),
     claims=Claims("What can be dropped of a CP network before it is trained?", facts=_kept),
-)
-
-
-# Rows of `label-noise`: networks that learn wrong labels by heart.
-
-
-MEMORIZED = 99.9  # percent of the training labels, right and wrong
-_SCORE = "train accuracy"
-
-
-@dataclass(frozen=True)
-class LabelNoiseEntry(Entry):
-    """Train on partly random labels until they are known by heart, then score on true ones.
-
-    Args:
-        workload: the network and its samples.
-        noise: share of labels replaced by uniform draws from all classes.
-        recipe: its epochs are the most that are run.
-        seed: of everything, the noise included.
-    """
-
-    has_checkpoints: ClassVar[bool] = True
-
-    workload: TrainingWorkload
-    noise: float
-    recipe: Recipe
-    seed: int = 0
-
-    @property
-    def name(self) -> str:
-        """CompressionWorkload, regularizers and noise."""
-        return f"{self.workload.name}{_suffix(self.workload)}-noise-{self.noise:g}"
-
-    def run(self, context: RunContext) -> Row:
-        """Accuracies in percent of the last epoch: there is no choice of a better one."""
-        data = self.workload.data(context.data)
-        training = WorkloadTraining(self.workload, _until(self.recipe), self.noise, self.seed)
-        trained = _train_to_memorize(training, context, data, training.samples(data))
-        train = trained.accuracy(trained.train)
-        return {
-            "network": f"{self.workload.name}{_suffix(self.workload)}",
-            "samples": len(trained.train),
-            "parameters": sum(weight.numel() for weight in trained.model.parameters()),
-            "noise": self.noise,
-            "epochs": len(trained.history.records),
-            "ended by": "memorization" if train >= MEMORIZED else "epoch limit",
-            "train accuracy": train,
-            "test accuracy": trained.accuracy(data.test),
-        }
-
-
-@dataclass(frozen=True)
-class RademacherEntry(Entry):
-    """Measure the empirical Rademacher complexity: how well random signs are fitted.
-
-    Args:
-        workload: the network and its samples.
-        recipe: its epochs are the most that are run.
-        seed: of the signs and of everything else.
-    """
-
-    has_checkpoints: ClassVar[bool] = True
-
-    workload: TrainingWorkload
-    recipe: Recipe
-    seed: int = 0
-
-    @property
-    def name(self) -> str:
-        """CompressionWorkload, regularizers, and what is measured."""
-        return f"{self.workload.name}{_suffix(self.workload)}-rademacher"
-
-    def run(self, context: RunContext) -> Row:
-        """The complexity found, its maximum, and the bound for a network that fits its sample."""
-        data = self.workload.data(context.data)
-        training = WorkloadTraining(self.workload, _until(self.recipe), seed=self.seed)
-        labels = data.train.targets
-        assert labels is not None, "every data set of an experiment has labels"
-
-        def predictions(targets: Tensor) -> Tensor:
-            trained = _train_to_memorize(
-                training, context, data, replace(data.train, targets=targets)
-            )
-            (batch,) = trained.train.batches(len(trained.train))
-            return outputs_of(trained.model, batch.inputs).argmax(dim=1)
-
-        result = measure_rademacher(predictions, labels, data.num_classes, seed=self.seed)
-        return {
-            "network": f"{self.workload.name}{_suffix(self.workload)}",
-            "samples": len(labels),
-            "Rademacher complexity": result.value,
-            "its maximum": result.maximum,
-            "Rademacher bound": rademacher_bound(result, 0.0, len(labels)).value,
-        }
-
-
-def _train_to_memorize(
-    training: WorkloadTraining, context: RunContext, data: DataSet, samples: TensorData
-) -> Trained:
-    plain = replace(samples, augment=None)
-
-    def score(model: nn.Module) -> dict[str, float]:
-        return {_SCORE: percent_right(model, plain)}
-
-    return training.run(context, data, samples=samples, evaluate=EveryFewEpochs(score, 2))
-
-
-def _until(recipe: Recipe) -> Recipe:
-    return replace(recipe, early_stop=StopAt(_SCORE, MEMORIZED))
-
-
-def _suffix(workload: TrainingWorkload) -> str:
-    return "-regularized" if workload.is_regularized else ""
-
-
-# `label-noise`: what is left of a network that has learned wrong labels by heart.
-#
-# The source trains VGG-16 on CIFAR-10 with random labels on a share of the training set until
-# convergence, and finds that CP layers keep more accuracy on true labels.
-
-
-NOISES = (0.2, 0.4, 0.6, 0.8, 1.0)
-_RECIPE = Recipe(epochs=80, batch_size=32, learning_rate=2e-3, schedule=Cosine())
-_NUM_NOISY_SAMPLES = 500
-
-
-def _workloads(data_set: str, width: int, *, is_regularized: bool) -> tuple[TrainingWorkload, ...]:
-    return tuple(
-        TrainingWorkload(data_set, _NUM_NOISY_SAMPLES, is_cp, width, is_regularized)
-        for is_cp in (False, True)
-    )
-
-
-_PLAIN_DIGITS = _workloads("digits", 32, is_regularized=False)
-_REGULARIZED_DIGITS = _workloads("digits", 32, is_regularized=True)
-_FASHION = _workloads("fashion-mnist", 16, is_regularized=False)
-_QUICK = replace(_RECIPE, epochs=60)
-
-LABEL_NOISE = Experiment(
-    name="label-noise",
-    title="Trained on partly random labels: accuracy on true ones, in percent",
-    entries=(
-        *(
-            LabelNoiseEntry(workload, noise, _RECIPE)
-            for workload in (*_PLAIN_DIGITS, *_REGULARIZED_DIGITS, *_FASHION)
-            for noise in NOISES
-        ),
-        *(
-            RademacherEntry(workload, _RECIPE)
-            for workload in (*_PLAIN_DIGITS, *_REGULARIZED_DIGITS)
-        ),
-    ),
-    quick=(
-        *(
-            LabelNoiseEntry(replace(workload, num_samples=100), 0.4, _QUICK)
-            for workload in _PLAIN_DIGITS
-        ),
-        RademacherEntry(replace(_PLAIN_DIGITS[1], num_samples=100), _QUICK),
-    ),
-    seconds=600.0,
-    seeds=3,
-    figure=LineFigure("noise", "test accuracy", "network", is_logarithmic=False),
-    claims=Claims(
-        "Do CP layers keep more accuracy than plain ones when labels are wrong?",
-        tuple(
-            Pair(
-                f"{data_set}{suffix}, {noise:g} of the labels random: CP layers against plain ones",
-                f"{data_set}-cp{suffix}-noise-{noise:g}",
-                f"{data_set}-plain{suffix}-noise-{noise:g}",
-                Score("test accuracy", "points", is_lower_better=False),
-            )
-            for data_set, suffix in (
-                ("digits", ""),
-                ("digits", "-regularized"),
-                ("fashion-mnist", ""),
-            )
-            for noise in NOISES
-        ),
-        stopping="Three seeds of every setting, whatever they say.",
-    ),
-    needs="FashionMNIST/raw",
-    protocol=(
-        "A share of the first 500 training labels is replaced by draws from all ten classes "
-        "alike, so that a tenth of the draws are right; at 1.0 all are random. Three convolutions "
-        "(of 32, 64 and 64 channels for digits, of half as many for Fashion-MNIST) and a linear "
-        "map; with CP layers the two in the middle are in CP form with as many parameters, and "
-        "all start with the same variances. Adam from 2e-3 along a cosine that would end after 80 "
-        "epochs, batches of 32; the run ends when 99.9 percent of the labels given are learned "
-        "(looked at every second epoch), or after 80 epochs, and its last epoch is scored on the "
-        "whole test set. Regularized: a weight decay of 0.1 and dropout of one half before the "
-        "linear map. Rademacher complexity: for random signs, a network is trained on the true "
-        "label where the sign is -1 and on another one where it is +1; the complexity is the mean "
-        "of sign times error, at most the share of signs +1. Training finds it from below."
-    ),
 )

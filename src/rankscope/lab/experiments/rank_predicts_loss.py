@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import ExperimentError
 from rankscope.lab.data.text_data import mean_loss, read_scored_pairs, windows
-from rankscope.lab.experiments.bottlenecks import HEAD_BOTTLENECK
+from rankscope.lab.experiments.bottlenecks import HEAD_BOTTLENECK, HEAD_BOTTLENECK_LONGER
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
-from rankscope.lab.experiments.depth_width import DEPTH_WIDTH
+from rankscope.lab.experiments.depth_width import DEPTH_WIDTH, DEPTH_WIDTH_LONGER
 from rankscope.lab.experiments.experiment import KEPT, Entry, Experiment, Row, Run, RunContext
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import (
@@ -314,4 +314,15 @@ RANK_PREDICTS_LOSS = Experiment(
     ),
     summary=correlation_rows,
     claims=Claims("Does a higher separation rank predict a lower loss?", facts=_predicted),
+)
+
+RANK_PREDICTS_LOSS_LONGER = replace(
+    RANK_PREDICTS_LOSS,
+    name="rank-predicts-loss-longer",
+    title="The same with models beyond the baselines: entanglement, epsilon rank and test loss",
+    entries=(*_entries(DEPTH_WIDTH_LONGER), *_entries(HEAD_BOTTLENECK_LONGER)),
+    needs="tinyshakespeare",
+    protocol=RANK_PREDICTS_LOSS.protocol.replace(
+        "depth-width and head-bottleneck", "depth-width-longer and head-bottleneck-longer"
+    ).partition(" Pretrained models")[0],
 )
