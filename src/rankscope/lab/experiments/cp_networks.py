@@ -15,7 +15,7 @@ from rankscope.errors import ExperimentError
 from rankscope.generalize.analysis import Options, analyse
 from rankscope.generalize.sample import Sample
 from rankscope.lab.experiments.baselines import class_baselines
-from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
+from rankscope.lab.experiments.claims import Claims, Pair, Statement, Verdict
 from rankscope.lab.experiments.classifiers import accuracy_of, percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import DotFigure
