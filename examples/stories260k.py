@@ -3,19 +3,13 @@
 Trained by A. Karpathy on TinyStories (github.com/karpathy/llama2.c).
 """
 
-import itertools
-import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from rankscope.networks.llama import Llama, LlamaSizes, read_llama2c
-
-BEGIN = 1  # the token every text begins with
-_FIRST_BYTE = 3  # tokens 3..258 stand for single bytes
-_TOKEN = struct.Struct("<fi")
+from rankscope.networks.llama import BEGIN, Llama, LlamaSizes, read_llama2c
+from rankscope.networks.llama import Tokenizer as Tokenizer
 
 
 class Stories(nn.Module):
@@ -46,54 +40,6 @@ def untrained(sizes: LlamaSizes, *, seed: int) -> Stories:
             deviation = 0.02 / (2 * sizes.num_layers) ** 0.5 if is_last else 0.02
             nn.init.normal_(weight, std=deviation, generator=generator)
     return model.eval()
-
-
-@dataclass(frozen=True)
-class Tokenizer:
-    """Pieces of text with scores: neighbours are merged, the best score first."""
-
-    pieces: tuple[bytes, ...]
-    scores: tuple[float, ...]
-
-    @classmethod
-    def read(cls, path: Path) -> "Tokenizer":
-        """From a llama2.c tokenizer file."""
-        content, start = path.read_bytes(), 4
-        pieces, scores = [], []
-        while start < len(content):
-            score, size = _TOKEN.unpack_from(content, start)
-            start += _TOKEN.size
-            pieces.append(content[start : start + size])
-            scores.append(score)
-            start += size
-        return cls(tuple(pieces), tuple(scores))
-
-    def encode(self, text: str) -> list[int]:
-        """Token numbers of a text, with a space put in front."""
-        numbers = {piece: number for number, piece in enumerate(self.pieces)}
-        tokens: list[int] = []
-        for character in f" {text}":
-            piece = character.encode()
-            whole = numbers.get(piece)
-            tokens += [byte + _FIRST_BYTE for byte in piece] if whole is None else [whole]
-        while True:
-            merged = [
-                numbers.get(self.pieces[first] + self.pieces[second], -1)
-                for first, second in itertools.pairwise(tokens)
-            ]
-            best = max(merged, default=-1, key=lambda n: self.scores[n] if n >= 0 else -1e30)
-            if best < 0:
-                return tokens
-            place = merged.index(best)
-            tokens[place : place + 2] = [best]
-
-    def decode(self, tokens: list[int]) -> str:
-        """The text, without the space in front."""
-        pieces = [self.pieces[token] for token in tokens]
-        for place, token in enumerate(tokens):
-            if _FIRST_BYTE <= token < _FIRST_BYTE + 256:
-                pieces[place] = bytes([token - _FIRST_BYTE])
-        return b"".join(pieces).decode(errors="replace").removeprefix(" ")
 
 
 def continued(model: Stories, *, length: int) -> list[int]:

@@ -1,6 +1,8 @@
 """Scores by the measured loss, runs from a kept state, factors fitted to the original outputs."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -284,3 +286,24 @@ def test_the_compressed_model_meets_the_budget_and_is_nearer_than_by_weights() -
             for small in (by_loss, by_weights)
         ]
     assert distances[0] < distances[1]
+
+
+def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
+    model, memory = stack(), tmp_path / "losses.json"
+    scoring = Loss(batches(), distance=Divergence(), memory=memory)
+    scoring.prepare(model)
+    document = json.loads(memory.read_text())
+    assert set(document["curves"]) == {site.name for site in read_sites(model).sites}
+    # A number in the file shows who reads it: the same call does, one for another model does not.
+    document["curves"]["head"] = [[0.5, 7.0]]
+    memory.write_text(json.dumps(document))
+    scoring.prepare(model)
+    norm = scoring.error_norm("head")
+    assert norm is not None
+    assert norm.score(0.5**0.5) == pytest.approx(7.0)
+    with torch.no_grad():
+        model.head.weight.mul_(2)
+    scoring.prepare(model)
+    changed = scoring.error_norm("head")
+    assert changed is not None
+    assert changed.score(0.5**0.5) != pytest.approx(7.0)

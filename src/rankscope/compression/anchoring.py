@@ -19,8 +19,9 @@ the calibration data too closely.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 
 from rankscope.compression.calibration import InputObserver, bound_arguments, observer_of
 from rankscope.compression.chain import Chain, find_chain
-from rankscope.compression.scores import Batch, ErrorNorm, SecondMoments, run
+from rankscope.compression.scores import Batch, ErrorNorm, Products, SecondMoments, run
 from rankscope.compression.sites import parts_of
 from rankscope.modes import inference
 
@@ -71,17 +72,19 @@ class Anchoring:
         with torch.no_grad(), inference(model), inference(student):
             self._original = _Side(model, self._batches)
             self._compressed = _Side(student, self._batches)
-            self.levels = _levels(model, names, self._batches[0])
+            self.levels, self._once = _levels(model, names, self._batches[0])
 
     def targets(self, level: Sequence[str]) -> dict[str, Target]:
         """The modules of one level as they should be factorized."""
         sides = (self._original, self._compressed)
         pairs: dict[tuple[str, str], _Pair] = {}
+        products = Products(), Products()
         with torch.no_grad(), inference(sides[0].model), inference(sides[1].model):
             for number in range(len(self._batches)):
-                seen = [side.inputs(level, number) for side in sides]
+                seen = [side.inputs(level, number, self._once) for side in sides]
                 for key, compressed in seen[1].items():
-                    pairs.setdefault(key, _Pair()).add(seen[0].get(key, []), compressed)
+                    pair = pairs.setdefault(key, _Pair())
+                    pair.add(seen[0].get(key, []), compressed, products)
         return {name: self._target(name, pairs) for name in level}
 
     def put(self, name: str, dense: nn.Module) -> None:
@@ -107,6 +110,10 @@ class Anchoring:
         return Target(module, error_norms)
 
 
+class _AllSeen(Exception):
+    """No error, only a way out of a forward pass."""
+
+
 class _Side:
     """One of the two models, with the states before the block that is being compressed."""
 
@@ -117,19 +124,35 @@ class _Side:
         self._block = 0
         self._states: list[Tensor] = []
 
-    def inputs(self, names: Sequence[str], number: int) -> dict[tuple[str, str], list[Tensor]]:
-        """Vectors that enter each part of some modules on a batch, call by call."""
+    def inputs(
+        self, names: Sequence[str], number: int, once: Collection[str]
+    ) -> dict[tuple[str, str], list[Tensor]]:
+        """Vectors that enter each part of some modules on a batch, call by call.
+
+        Args:
+            names: of the modules.
+            number: of the batch.
+            once: names of modules that are run once; nothing is run after the last of these.
+        """
         seen: dict[tuple[str, str], list[Tensor]] = {}
+        self._enter_block_of(names[0])
         with ExitStack() as stack:
+            waiting = set(names)
             for name in names:
                 module = self.model.get_submodule(name)
                 observer = observer_of(module)
                 if isinstance(observer, InputObserver):
-                    hook = _seeing(name, observer, seen)
+                    hook = _seeing(name, observer, seen, waiting if waiting <= set(once) else None)
                     handle = module.register_forward_hook(hook, with_kwargs=True)
                     stack.callback(handle.remove)
-            self._run(names[0], number)
+            with suppress(_AllSeen):
+                self._run(names[0], number)
         return seen
+
+    def _enter_block_of(self, name: str) -> None:
+        block = None if self._chain is None else self._chain.block_of(name)
+        if self._chain is not None and block is not None:
+            self._enter(self._chain, block)
 
     def _run(self, name: str, number: int) -> None:
         """Run the block that a module lies in, and nothing else where that can be."""
@@ -139,7 +162,6 @@ class _Side:
         if chain is None or block is None:
             run(self.model, batch)
             return
-        self._enter(chain, block)
         state = self._states[number]
         if block + 1 < len(chain.names):
             chain.state_before(block + 1, batch, (block, state))
@@ -168,20 +190,25 @@ class _Pair:
         self._count = 0
         self._is_paired = True
 
-    def add(self, original: Sequence[Tensor], compressed: Sequence[Tensor]) -> None:
+    def add(
+        self,
+        original: Sequence[Tensor],
+        compressed: Sequence[Tensor],
+        products: tuple[Products, Products],
+    ) -> None:
         """Count in the vectors (groups, count, size) of all calls on one batch."""
         for vectors in compressed:
             groups, _, size = vectors.shape
             if self._compressed is None:
                 self._compressed = SecondMoments(size, groups)
-            self._compressed.add(vectors)
+            self._compressed.add(vectors, products[0])
         # Where samples choose their weights (experts), the two models need not choose alike.
         shapes = [[vectors.shape for vectors in side] for side in (original, compressed)]
         self._is_paired = self._is_paired and shapes[0] == shapes[1]
         if not self._is_paired:
             return
         for first, second in zip(original, compressed, strict=True):
-            product = first.double().mT @ second.double()
+            product = products[1].of(first, second)
             self._cross = product if self._cross is None else self._cross + product
             self._count += first.shape[1]
 
@@ -211,7 +238,10 @@ def _times_inputs(weight: Tensor, matrices: Tensor) -> Tensor:
 
 
 def _seeing(
-    name: str, observer: InputObserver, seen: dict[tuple[str, str], list[Tensor]]
+    name: str,
+    observer: InputObserver,
+    seen: dict[tuple[str, str], list[Tensor]],
+    waiting: set[str] | None,
 ) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
     def see(
         module: nn.Module, given: tuple[object, ...], named: dict[str, object], output: object
@@ -219,20 +249,28 @@ def _seeing(
         del output
         for part, vectors in observer.vectors(bound_arguments(module, given, named)):
             seen.setdefault((name, part), []).append(vectors)
+        if waiting is not None:
+            waiting.discard(name)
+            if not waiting:
+                raise _AllSeen
 
     return see
 
 
-def _levels(model: nn.Module, names: Sequence[str], batch: Batch) -> list[list[str]]:
+def _levels(
+    model: nn.Module, names: Sequence[str], batch: Batch
+) -> tuple[list[list[str]], set[str]]:
     """Modules in the order in which they run; those that follow each other on one input together.
 
-    Modules that the batch does not reach come last.
+    Modules that the batch does not reach come last. Also the names of those that are run once.
     """
     order: dict[str, object] = {}
+    counts: Counter[str] = Counter()
 
     def record(name: str) -> Callable[[nn.Module, tuple[object, ...], dict[str, object]], None]:
         def note(module: nn.Module, given: tuple[object, ...], named: dict[str, object]) -> None:
             del module
+            counts[name] += 1
             first = next((x for x in (*given, *named.values()) if isinstance(x, Tensor)), None)
             order.setdefault(name, None if first is None else (first.data_ptr(), first.shape))
             kept.append(first)  # or its memory could be another tensor's by the next call
@@ -255,4 +293,4 @@ def _levels(model: nn.Module, names: Sequence[str], batch: Batch) -> list[list[s
             levels.append([name])
         before = given
     unreached = [[name] for name in names if name not in order]
-    return levels + unreached
+    return levels + unreached, {name for name, count in counts.items() if count == 1}

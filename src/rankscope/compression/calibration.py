@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from rankscope.compression.scores import Batch, ErrorNorm, Scoring, SecondMoments, run
+from rankscope.compression.scores import Batch, ErrorNorm, Products, Scoring, SecondMoments, run
 from rankscope.compression.sites import Site, is_transposed_linear, parts_of, read_sites
 from rankscope.errors import CompressionError
 from rankscope.modes import all_trainable, inference
@@ -203,7 +203,7 @@ class Observer(ABC):
     """Sees every call of one module, and gives the error norms of its weights in the end."""
 
     @abstractmethod
-    def see(self, arguments: Mapping[str, object]) -> None:
+    def see(self, arguments: Mapping[str, object], products: Products) -> None:
         """Look at the arguments of one call, by name."""
 
     @abstractmethod
@@ -221,10 +221,10 @@ class InputObserver(Observer):
     def vectors(self, arguments: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
         """Parts of the module, and the vectors (groups, count, size) that enter them in a call."""
 
-    def see(self, arguments: Mapping[str, object]) -> None:
+    def see(self, arguments: Mapping[str, object], products: Products) -> None:
         for part, vectors in self.vectors(arguments):
             groups, _, size = vectors.shape
-            self._moments.setdefault(part, SecondMoments(size, groups)).add(vectors)
+            self._moments.setdefault(part, SecondMoments(size, groups)).add(vectors, products)
 
     def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
         several = len(self._moments) > 1
@@ -272,7 +272,8 @@ class LookedUp(Observer):
     def __init__(self, module: nn.Embedding) -> None:
         self._counts = torch.zeros(module.num_embeddings, dtype=torch.float64)
 
-    def see(self, arguments: Mapping[str, object]) -> None:
+    def see(self, arguments: Mapping[str, object], products: Products) -> None:
+        del products
         indices = _tensor(arguments, "input").flatten().cpu()
         self._counts += torch.bincount(indices, minlength=len(self._counts))
 
@@ -427,10 +428,11 @@ class Activations(Scoring):
 
     def _watch(self, model: nn.Module, observers: Mapping[str, Observer]) -> None:
         removals: list[Callable[[], None]] = []
+        products = Products()
         # Hooks see numbers of real inputs; a trace knows only shapes.
         for name, observer in observers.items():
             module = model.get_submodule(name)
-            handle = module.register_forward_hook(_seeing(observer), with_kwargs=True)
+            handle = module.register_forward_hook(_seeing(observer, products), with_kwargs=True)
             removals.append(handle.remove)
         try:
             with torch.no_grad(), inference(model):
@@ -441,13 +443,13 @@ class Activations(Scoring):
 
 
 def _seeing(
-    observer: Observer,
+    observer: Observer, products: Products
 ) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
     # After the call: inputs that do not fit are then refused by the module itself.
     def see(
         module: nn.Module, given: tuple[object, ...], named: dict[str, object], output: object
     ) -> None:
-        observer.see(bound_arguments(module, given, named))
+        observer.see(bound_arguments(module, given, named), products)
 
     return see
 

@@ -10,12 +10,16 @@ negative and has no noise of its own, so that few tokens decide.
 """
 
 import copy
+import hashlib
+import inspect
+import json
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -27,13 +31,15 @@ from rankscope.compression.chain import Chain, find_chain, output_tensor
 from rankscope.compression.scores import Batch, ErrorNorm, run, whiten
 from rankscope.compression.sites import Site, read_sites
 from rankscope.errors import CompressionError
+from rankscope.files import write_atomically
 from rankscope.modes import inference
 from rankscope.progress import Progress, Report, ignore
+from rankscope.strict_json import read_document
 from rankscope.workers import Workers
 
 NUM_POINTS = 3  # truncations of each weight whose loss is measured
-NUM_MEASURED = 4  # batches on which losses are measured; moments come from all
-TASKS_PER_JOB = 4
+MEASURED_SAMPLES, MEASURED_TOKENS = 256, 1024  # losses are measured on; moments come from all
+NUM_PLACES = 64  # of each sequence at which a language model's outputs are compared
 
 
 # --- How far outputs are from those of the uncompressed model -------------------------------------
@@ -152,33 +158,37 @@ class Loss(Activations):
         distance: of outputs from those of the uncompressed model. Without one, the `Divergence`
             of a model whose output has `logits`, and the `OutputError` of any other.
         points: truncations of each weight whose loss is measured.
-        measured: on so many of the batches, the first ones.
+        measured: on so many of the batches, the first ones; None for as many as hold 256 samples,
+            or 1,024 tokens.
         ridge: see `Activations`.
         workers: who measures; the curves are the same whoever does.
+        memory: a file that keeps what was measured; the same call again goes on from there.
     """
 
     name: ClassVar[str] = "loss"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a measurement depends on, all by name
         self,
         batches: Iterable[Batch],
         *,
         distance: OutputDistance | None = None,
         points: int = NUM_POINTS,
-        measured: int = NUM_MEASURED,
+        measured: int | None = None,
         ridge: float = RIDGE,
         workers: Workers | None = None,
+        memory: Path | None = None,
     ) -> None:
         self.batches = list(batches)
         super().__init__(self.batches, ridge=ridge)
-        if points < 1 or measured < 1:
+        if points < 1 or (measured is not None and measured < 1):
             raise CompressionError(
                 f"Loss: wanted at least 1 point and 1 measured batch, got {points} and {measured}."
             )
         self._distance = distance
         self._points = points
-        self._measured = self.batches[:measured]
+        self._measured = self.batches[: measured or _enough(self.batches)]
         self._workers = workers or Workers("sequential")
+        self._memory = memory
         self._curves: dict[str, LossCurve] = {}
 
     def prepare(
@@ -193,13 +203,22 @@ class Loss(Activations):
         super().prepare(model, left=left, report=report)
         norms = {name: self.error_norm(name) for name in self._error_norms if name not in left}
         with torch.no_grad(), inference(model):
-            chain = find_chain(model, self._measured[0])
-            distance = self._distance or _distance_for(run(model, self._measured[0]))
-            tasks = self._tasks(model, chain, distance, norms)
+            batches = [_at_some_places(model, batch) for batch in self._measured]
+            settings = f"{self._points} {len(batches)} {NUM_PLACES} {self._ridge} {self._distance}"
+            kept = _KeptCurves.of(self._memory, model, self.batches, settings)
+            self._curves |= {name: kept.curves[name] for name in norms if name in kept.curves}
+            chain = find_chain(model, batches[0])
+            distance = self._distance or _distance_for(run(model, batches[0]))
+            wanted = {name: norm for name, norm in norms.items() if name not in kept.curves}
+            tasks = [
+                _Task(model, chain, block, part, tuple(batches), distance, self._points)
+                for block, part in _by_block(model, chain, wanted)
+            ]
             copies = self._workers.backend == "threading"
-            jobs = [replace(task, model=copy.deepcopy(model)) if copies else task for task in tasks]
+            jobs = [_copied(task) if copies else task for task in tasks]
             for done, (_, curves) in enumerate(self._workers.run(_measure, jobs), start=1):
                 self._curves |= curves
+                kept.add(curves)
                 report(Progress("losses", done, len(jobs)))
 
     def error_norm(self, site_name: str) -> ErrorNorm | None:
@@ -212,30 +231,94 @@ class Loss(Activations):
         """Fit to the original outputs, from the inputs that the compressed model gives."""
         return Anchoring(model, names, self.batches, ridge=self._ridge) if names else None
 
-    def _tasks(
-        self,
-        model: nn.Module,
-        chain: Chain | None,
-        distance: OutputDistance,
-        norms: dict[str, ErrorNorm | None],
-    ) -> list["_Task"]:
-        """Sites of one block together, so that the state before it is computed once."""
-        groups: dict[int | None, list[str]] = {}
-        for site in read_sites(model).sites:
-            if site.name in norms:
-                block = None if chain is None else chain.block_of(site.module_name)
-                groups.setdefault(block, []).append(site.name)
-        return [
-            _Task(
-                model,
-                block,
-                {name: norms[name] for name in names},
-                tuple(self._measured),
-                distance,
-                self._points,
-            )
-            for block, names in groups.items()
-        ]
+
+def _enough(batches: Sequence[Batch]) -> int:
+    """How many of the first batches hold enough samples or tokens."""
+    done, count = 0.0, 0
+    for batch in batches:
+        first = next(iter(_tensors(batch)), None)
+        if done >= 1 or first is None:
+            break
+        is_tokens = not first.is_floating_point()
+        done += first.numel() / MEASURED_TOKENS if is_tokens else len(first) / MEASURED_SAMPLES
+        count += 1
+    return max(count, 1)
+
+
+def _at_some_places(model: nn.Module, batch: Batch) -> Batch:
+    """The batch, with outputs at some places only, if the model can be asked for those.
+
+    What follows the blocks of a small language model, the head over its vocabulary, costs as much
+    as many of them; neighbouring places say nearly the same about a weight.
+    """
+    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
+    takes = inspect.signature(model.forward).parameters
+    if not isinstance(tokens, Tensor) or "logits_to_keep" not in takes:
+        return batch
+    assert isinstance(batch, Mapping)
+    length = tokens.shape[-1]
+    places = torch.linspace(0, length - 1, min(length, NUM_PLACES)).round().long()
+    return {**batch, "logits_to_keep": places}
+
+
+def _by_block(
+    model: nn.Module, chain: Chain | None, norms: Mapping[str, ErrorNorm | None]
+) -> list[tuple[int | None, dict[str, ErrorNorm | None]]]:
+    """Sites of one block together, so that the state before it is computed once."""
+    groups: dict[int | None, dict[str, ErrorNorm | None]] = {}
+    for site in read_sites(model).sites:
+        if site.name in norms:
+            block = None if chain is None else chain.block_of(site.module_name)
+            groups.setdefault(block, {})[site.name] = norms[site.name]
+    return list(groups.items())
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptCurves:
+    """Curves in a file, of one model on the same batches."""
+
+    path: Path | None
+    identity: str
+    curves: dict[str, LossCurve]
+
+    @classmethod
+    def of(
+        cls, path: Path | None, model: nn.Module, batches: Sequence[Batch], settings: str
+    ) -> "_KeptCurves":
+        if path is None:
+            return cls(None, "", {})
+        identity = _digest(model, batches, settings)
+        document = read_document(path) if path.is_file() else {}
+        if document.get("identity") != identity:
+            return cls(path, identity, {})
+        known = {
+            name: LossCurve(tuple(map(tuple, points)))
+            for name, points in document["curves"].items()
+        }
+        return cls(path, identity, known)
+
+    def add(self, curves: Mapping[str, LossCurve]) -> None:
+        self.curves.update(curves)
+        if self.path is not None:
+            known = {name: curve.points for name, curve in self.curves.items()}
+            document = {"identity": self.identity, "curves": known}
+            write_atomically(self.path, json.dumps(document).encode())
+
+
+def _digest(model: nn.Module, batches: Sequence[Batch], settings: str) -> str:
+    """Of everything that curves depend on."""
+    found = hashlib.sha256(settings.encode())
+    tensors = [*model.state_dict().values(), *(x for batch in batches for x in _tensors(batch))]
+    for tensor in tensors:
+        found.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    items = batch if isinstance(batch, tuple) else (batch,)
+    items = tuple(batch.values()) if isinstance(batch, Mapping) else items
+    return [item for item in items if isinstance(item, Tensor)]
 
 
 def _distance_for(output: object) -> OutputDistance:
@@ -247,6 +330,7 @@ class _Task:
     """The sites of one block, all that a worker needs to measure their losses."""
 
     model: nn.Module
+    chain: Chain | None
     block: int | None
     norms: dict[str, ErrorNorm | None]
     batches: tuple[Batch, ...]
@@ -254,10 +338,14 @@ class _Task:
     points: int
 
 
+def _copied(task: _Task) -> _Task:
+    model, chain = copy.deepcopy((task.model, task.chain))
+    return replace(task, model=model, chain=chain)
+
+
 def _measure(task: _Task) -> dict[str, LossCurve]:
     with torch.no_grad(), inference(task.model):
-        chain = None if task.block is None else find_chain(task.model, task.batches[0])
-        starts = [_Start.of(task, chain, batch) for batch in task.batches]
+        starts = [_Start.of(task, batch) for batch in task.batches]
         sites = [site for site in read_sites(task.model).sites if site.name in task.norms]
         return {site.name: _curve(task, site, starts) for site in sites}
 
@@ -267,23 +355,22 @@ class _Start:
     """One batch: from where the model is run on it, and what it gives uncompressed."""
 
     batch: Batch
-    chain: Chain | None
     state: Tensor | None
     reference: Tensor
 
     @classmethod
-    def of(cls, task: _Task, chain: Chain | None, batch: Batch) -> "_Start":
+    def of(cls, task: _Task, batch: Batch) -> "_Start":
         state = None
-        if chain is not None and task.block is not None:
-            state = chain.state_before(task.block, batch)
-        start = cls(batch, chain, state, torch.empty(0))
+        if task.chain is not None and task.block is not None:
+            state = task.chain.state_before(task.block, batch)
+        start = cls(batch, state, torch.empty(0))
         outputs = output_tensor(start.run(task))
         return replace(start, reference=task.distance.reference(outputs))
 
     def run(self, task: _Task) -> object:
-        if self.chain is None or self.state is None or task.block is None:
+        if task.chain is None or self.state is None or task.block is None:
             return run(task.model, self.batch)
-        return self.chain.run_from(task.block, self.state, self.batch)
+        return task.chain.run_from(task.block, self.state, self.batch)
 
 
 def _curve(task: _Task, site: Site, starts: Sequence[_Start]) -> LossCurve:

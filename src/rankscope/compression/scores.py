@@ -105,6 +105,28 @@ def run(model: nn.Module, batch: Batch) -> object:
 # --- Second moments of inputs, summed batch by batch so that activations are never kept -----------
 
 
+class Products:
+    """Products XᵀY of rows, in float64; the last one is kept.
+
+    Modules that read the same input (queries, keys and values) follow each other, so that theirs
+    is computed once.
+    """
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._held: tuple[Tensor, ...] = ()
+
+    def of(self, first: Tensor, second: Tensor) -> Tensor:
+        """(groups, count, size) and (groups, count, other size) to (groups, size, other size)."""
+        key = [(x.data_ptr(), x.shape, x.stride(), x._version) for x in (first, second)]
+        if key != self._key:
+            one = first.detach().to("cpu", torch.float64)
+            other = one if second is first else second.detach().to("cpu", torch.float64)
+            # The tensors are held, or their memory could be another one's by the next call.
+            self._key, self._held = key, (one.mT @ other, first, second)
+        return self._held[0]
+
+
 class SecondMoments:
     r"""Sums of the outer products of vectors, in float64.
 
@@ -125,11 +147,10 @@ class SecondMoments:
         self._sum = torch.zeros(groups, size, size, dtype=torch.float64)
         self._count = 0
 
-    def add(self, vectors: Tensor) -> None:
-        """Count (groups, count, size) vectors in."""
-        exact = vectors.detach().to("cpu", torch.float64)
-        self._sum.baddbmm_(exact.mT, exact)
-        self._count += exact.shape[1]
+    def add(self, vectors: Tensor, products: Products | None = None) -> None:
+        """Count (groups, count, size) vectors in; products may know their moments already."""
+        self._sum += (products or Products()).of(vectors, vectors)
+        self._count += vectors.shape[1]
 
     def mean(self) -> Tensor:
         """The second moments (groups, size, size)."""

@@ -74,6 +74,22 @@ _EXPERIMENTS = (
         26,
     ),
     ListedExperiment(
+        "stories260k-compression",
+        "decoder_compression",
+        "stories260k: perplexity at shares of the 226,560 parameters in blocks' matrices",
+        20,
+        has_quick=False,
+        needs="stories260k (llama2.c) and Multi30k",
+    ),
+    ListedExperiment(
+        "smollm2-compression",
+        "decoder_compression",
+        "SmolLM2-135M: perplexity at shares of the 106,168,320 parameters in blocks' matrices",
+        20,
+        has_quick=False,
+        needs="SmolLM2-135M-Instruct, wikitext-2, tinyshakespeare, and the extra [hf]",
+    ),
+    ListedExperiment(
         "sequential-vs-end-to-end",
         "sequential_vs_end_to_end",
         "ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
