@@ -54,7 +54,7 @@ def test_a_rule_is_the_best_cut_in_its_own_norm(rule: str, power: int) -> None:
     handle.remove()
     inputs = torch.cat(seen)
     root = inputs if power else torch.eye(inputs.shape[1], dtype=torch.float64)
-    cut = by_rule(rule, opened, 0.7).get_submodule(site.module_name).weight.detach().double()  # type: ignore[union-attr, operator]
+    cut = by_rule(rule, opened, 0.7).get_submodule(site.module_name).weight.detach().double()  # type: ignore[operator]
     weight = site.weight[0].double()
     rank = int(torch.linalg.matrix_rank(cut, rtol=1e-5))
     values = torch.linalg.svdvals(root @ weight.T)
