@@ -17,14 +17,11 @@ from rankscope.factorize.recurrent import (
     FactorizedLSTM,
     FactorizedRecurrent,
     RecurrentSettings,
-    State,
     dense_state,
     flat_weights,
-    gru_step,
-    lstm_step,
-    scan,
     split_weights,
 )
+from rankscope.factorize.recurrent_steps import State, gru_step, lstm_step, scan
 
 SVD = FORMATS["svd"]
 SETTINGS: list[dict[str, int | bool]] = [

@@ -9,7 +9,7 @@ from rankscope.progress import Progress
 from rankscope.rank import largest_prime_below, rank_modulo, solve_modulo
 from rankscope.rank.certificate import CertifiedMinor, draw_challenges, pack_answers
 from rankscope.rank.measured import Numbers, Residues, SplitFunction
-from rankscope.rank.verification import (
+from rankscope.rank.minors import (
     InPieces,
     MinorTiles,
     determinant_modulo,

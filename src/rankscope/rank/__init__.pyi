@@ -105,6 +105,7 @@ from .measured import SplitFunction as SplitFunction
 from .measurement import measure as measure
 from .measuring import measure_rank as measure_rank
 from .measuring import measure_ranks as measure_ranks
+from .minors import determinant_modulo as determinant_modulo
 from .networks.catalogue import CATALOGUE as CATALOGUE
 from .networks.catalogue import build as build
 from .networks.catalogue import known_options as known_options
@@ -160,6 +161,5 @@ from .residues import to_residues as to_residues
 from .tiles import MemoryBudget as MemoryBudget
 from .tiles import available_memory as available_memory
 from .verification import certify_rank as certify_rank
-from .verification import determinant_modulo as determinant_modulo
 from .verification import estimate_verification as estimate_verification
 from .verification import verify as verify

@@ -185,7 +185,7 @@ def random_rotation(size: int, generator: torch.Generator | None) -> Tensor:
     return nn.init.orthogonal_(matrix, generator=generator)
 
 
-# --- Ways from free numbers to orthogonal matrices; zero goes to the identity, all are differentiab
+# --- Differentiable maps from free numbers to orthogonal matrices; zero goes to the identity ------
 
 
 class Parametrization(ABC):
