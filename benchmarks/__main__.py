@@ -21,6 +21,7 @@ NAMES = (
     "certificates",
     "attention",
     "token_mixers",
+    "sparsify",
     "tunable_attention",
     "cp",
     "audit",

@@ -37,6 +37,7 @@ from rankscope.cli import (
     open,
     plan,
     rank,
+    sparsify,
     verify,
 )
 from rankscope.cli.options import Command, Group
@@ -65,6 +66,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "rank": rank.run,
     "bounds": bounds.run,
     "verify": verify.run,
+    "sparsify": sparsify.run,
     "draw": draw.run,
     "cost": cost.run,
     "cut": cut.run,

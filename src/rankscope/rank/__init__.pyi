@@ -158,6 +158,12 @@ from .residues import is_prime as is_prime
 from .residues import largest_prime_below as largest_prime_below
 from .residues import multiply_modulo as multiply_modulo
 from .residues import to_residues as to_residues
+from .sparsification import Rule as Rule
+from .sparsification import Sparsified as Sparsified
+from .sparsification import closed_walks as closed_walks
+from .sparsification import effective_resistances as effective_resistances
+from .sparsification import sparsify as sparsify
+from .sparsification import sparsify_networkx as sparsify_networkx
 from .tiles import MemoryBudget as MemoryBudget
 from .tiles import available_memory as available_memory
 from .verification import certify_rank as certify_rank

@@ -1,0 +1,485 @@
+"""Fewer edges: removed by walk index, at random, or by effective resistance.
+
+The walk index of one vertex against all others, read at that vertex, is the number of closed walks
+there, of as many steps as the network has layers. Removing by walk index takes away, one after the
+other, the edge after which these numbers, sorted, are the largest in lexicographic order. With one
+layer less (closed walks of two steps) they are degrees, and an edge is chosen by the degrees of its
+ends alone, which takes a second for a hundred thousand edges.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy
+from numpy.typing import NDArray
+
+from rankscope.budget import Deadline
+from rankscope.errors import BudgetError, SizeError
+from rankscope.progress import Progress, Report, ignore
+from rankscope.rank.graphs import Edge, Graph, from_networkx
+from rankscope.rank.residues import compiled
+
+if TYPE_CHECKING:
+    import networkx
+
+Integers = NDArray[numpy.int64]
+Reals = NDArray[numpy.float64]
+
+MAX_SECONDS = 600.0
+# Measured by `python -m benchmarks sparsify`: a vertex that a walk leaves, an edge that is looked
+# at again, and one that is compared.
+_SECONDS_EACH_STEP = 2e-8
+_SECONDS_EACH_EDGE = 2e-5
+_SECONDS_EACH_COMPARISON = 2e-7
+_SAMPLED = 50  # edges whose cost stands for that of all
+_MOST_DENSE = 1500  # vertices up to which effective resistances are exact
+_PROJECTIONS = 200  # beyond, with a relative error of about (2 / 200)^(1/2)
+
+
+class Rule(StrEnum):
+    """How edges are chosen: by closed walks, by degrees, at random, by effective resistance."""
+
+    WALK = "walk"
+    ONE_WALK = "one-walk"
+    RANDOM = "random"
+    SPECTRAL = "spectral"
+
+
+@dataclass(frozen=True)
+class Sparsified:
+    """A graph with fewer edges.
+
+    Args:
+        rule: by which they were chosen.
+        depth: layers of the network that it is for.
+        graph: with the edges that were kept.
+        removed: the others, in the order of their removal.
+    """
+
+    rule: Rule
+    depth: int
+    graph: Graph
+    removed: tuple[Edge, ...]
+
+    @cached_property
+    def closed_walks(self) -> Integers:
+        """The walk index of every vertex against all others."""
+        return closed_walks(self.graph, self.depth)
+
+    def to_dict(self) -> dict[str, object]:
+        """What is left, as plain data for JSON."""
+        import networkx
+
+        plain = networkx.Graph(self.graph.edges)
+        isolated = sum(degree == 0 for degree in self.graph.degrees)
+        walks = self.closed_walks
+        return {
+            "rule": str(self.rule),
+            "kept": len(self.graph.edges),
+            "removed": len(self.removed),
+            "components": networkx.number_connected_components(plain) + isolated,
+            "isolated": isolated,
+            "least_walk_index": int(walks.min()),
+            "median_walk_index": float(numpy.median(walks)),
+            "mean_walk_index": float(walks.mean()),
+        }
+
+
+def sparsify(  # noqa: PLR0913 - choices of one call, all by name
+    graph: Graph,
+    keep: float,
+    *,
+    depth: int = 2,
+    rule: Rule | str = Rule.WALK,
+    seed: int = 0,
+    max_seconds: float | None = MAX_SECONDS,
+    report: Report = ignore,
+) -> Sparsified:
+    """Remove edges until a share of them is left.
+
+    Args:
+        graph: which is not changed.
+        keep: the share of edges that is kept, 0 to 1, rounded to whole edges.
+        depth: layers of the network; `walk` counts closed walks of so many steps.
+        rule: see `Rule`.
+        seed: of the rules that draw at random.
+        max_seconds: that `walk` may take, by an estimate; None for any time.
+        report: called with the progress.
+
+    Example:
+        >>> square = Graph(4, ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2)))
+        >>> sparsify(square, 0.8, rule="one-walk").removed
+        ((0, 2),)
+
+    Raises:
+        SizeError: if the share or the depth is out of range, or there is no such rule.
+        BudgetError: if it would take too long, or walks are too many for 64 bits.
+
+    Reference:
+        Razin, Verbin & Cohen (2022), Algorithms 1 and 2, arXiv:2211.16494, for `walk` and
+        `one-walk`; Spielman & Srivastava (2011), doi:10.1137/080734029, for `spectral`, here with
+        edges drawn once each and without weights.
+    """
+    if not 0 <= keep <= 1:
+        raise SizeError(f"sparsify: keep must be a share from 0 to 1, got {keep}.")
+    if depth < 2:
+        raise SizeError(f"sparsify: depth must be at least 2, got {depth}.")
+    if rule not in list(Rule):
+        raise SizeError(f"sparsify: rule must be one of {', '.join(Rule)}, got {rule!r}.")
+    rule = Rule(rule)
+    count = len(graph.edges) - round(keep * len(graph.edges))
+    if rule is Rule.ONE_WALK or (rule is Rule.WALK and depth == 2):
+        order = _by_degrees(graph, count)
+    elif rule is Rule.WALK:
+        order = _by_closed_walks(graph, count, depth, Deadline(max_seconds), report)
+    else:
+        order = _drawn(graph, count, rule, seed)
+    removed = tuple(graph.edges[place] for place in order)
+    gone = set(removed)
+    kept = Graph(graph.num_vertices, tuple(edge for edge in graph.edges if edge not in gone))
+    return Sparsified(rule, depth, kept, removed)
+
+
+def sparsify_networkx(
+    graph: "networkx.Graph[Any]", keep: float, **options: Any
+) -> "networkx.Graph[Any]":
+    """A copy of an undirected networkx graph with fewer edges; attributes and loops stay.
+
+    Args:
+        graph: which is not changed.
+        keep: see `sparsify`, also for the options.
+        options: `depth`, `rule`, `seed`, `max_seconds`, `report`.
+
+    Example:
+        >>> import networkx
+        >>> sparsify_networkx(networkx.karate_club_graph(), 0.5, depth=3).number_of_edges()
+        39
+
+    Raises:
+        DataError: if it has directions or several edges between two nodes.
+    """
+    numbered, nodes = from_networkx(graph)
+    result = graph.copy()
+    removed = sparsify(numbered, keep, **options).removed
+    result.remove_edges_from([(nodes[first], nodes[second]) for first, second in removed])
+    return result
+
+
+# --- By degrees -----------------------------------------------------------------------------------
+
+
+def _by_degrees(graph: Graph, count: int) -> list[int]:
+    """Places of edges: always the one whose smaller degree, then larger one, is the largest."""
+    degrees = list(graph.degrees)
+
+    def key(place: int) -> tuple[int, int, int]:
+        ends = sorted(degrees[vertex] for vertex in graph.edges[place])
+        return -ends[0], -ends[1], place
+
+    # Degrees only fall, so an old key is never worse than the true one: look again when it is up.
+    waiting = [key(place) for place in range(len(graph.edges))]
+    heapq.heapify(waiting)
+    removed: list[int] = []
+    while len(removed) < count:
+        place = waiting[0][2]
+        true = key(place)
+        if true != waiting[0]:
+            heapq.heapreplace(waiting, true)
+            continue
+        heapq.heappop(waiting)
+        removed.append(place)
+        for vertex in graph.edges[place]:
+            degrees[vertex] -= 1
+    return removed
+
+
+# --- By closed walks ------------------------------------------------------------------------------
+
+
+def closed_walks(graph: Graph, length: int) -> Integers:
+    """For each vertex the closed walks of a length; none for a vertex without an edge.
+
+    Example:
+        >>> closed_walks(Graph(4, ((0, 1), (1, 2))), 2).tolist()
+        [2, 3, 2, 0]
+
+    Raises:
+        BudgetError: if they may be too many for 64 bits.
+    """
+    table = _Table(graph, length)
+    return table.counts(numpy.arange(graph.num_vertices))
+
+
+class _Table:
+    """The neighbours of all vertices in arrays, from which edges can be taken away."""
+
+    def __init__(self, graph: Graph, length: int) -> None:
+        largest = max(graph.degrees, default=0) + 1
+        if length * numpy.log2(largest) > 62:
+            raise BudgetError(
+                f"Walks of {length} steps among vertices with {largest - 1} edges may be too many "
+                "for 64 bits; count shorter ones, or remove by degrees (one-walk)."
+            )
+        self.length = length
+        self.starts = numpy.zeros(graph.num_vertices + 1, numpy.int64)
+        self.starts[1:] = numpy.cumsum(graph.degrees)
+        self.ends = numpy.empty(2 * len(graph.edges), numpy.int64)
+        self.adjacent = [set(one) for one in graph.neighbourhoods]
+        self.is_there = numpy.ones(2 * len(graph.edges), numpy.bool_)
+        self.places = numpy.empty((len(graph.edges), 2), numpy.int64)
+        free = self.starts[:-1].copy()
+        for number, edge in enumerate(graph.edges):
+            for side, (vertex, other) in enumerate((edge, edge[::-1])):
+                self.ends[free[vertex]] = other
+                self.places[number, side] = free[vertex]
+                free[vertex] += 1
+        self._space = numpy.zeros((5, graph.num_vertices), numpy.int64)
+        self.steps = 0
+
+    def counts(self, vertices: Integers) -> Integers:
+        """Closed walks at some vertices."""
+        results = numpy.empty(len(vertices), numpy.int64)
+        table = (self.starts, self.ends, self.is_there)
+        self.steps += count_closed_walks(table, vertices, self.length, self._space, results)
+        return results
+
+    def near(self, vertices: Iterable[int], distance: int) -> Integers:
+        """Vertices at most so many edges away."""
+        found = set(vertices)
+        border = found
+        for _ in range(distance):
+            border = set().union(*(self.adjacent[vertex] for vertex in border)) - found
+            found |= border
+        return numpy.array(sorted(found), numpy.int64)
+
+    def remove(self, place: int, edge: Edge) -> None:
+        """Take an edge away for good."""
+        self.is_there[self.places[place]] = False
+        self.adjacent[edge[0]].discard(edge[1])
+        self.adjacent[edge[1]].discard(edge[0])
+
+
+@compiled
+def spread_walks(
+    table: tuple[Integers, Integers, NDArray[numpy.bool_]],
+    counts: tuple[Integers, Integers],
+    reached: Integers,
+    size: int,
+) -> int:
+    """One step of walks: counts[0] is replaced; gives how many vertices are reached now."""
+    starts, ends, is_there = table
+    now, then = counts
+    new = 0
+    for k in range(size):
+        vertex = reached[0, k]
+        value = now[vertex]
+        now[vertex] = 0
+        if then[vertex] == 0:
+            reached[1, new] = vertex
+            new += 1
+        then[vertex] += value
+        for at in range(starts[vertex], starts[vertex + 1]):
+            if is_there[at]:
+                other = ends[at]
+                if then[other] == 0:
+                    reached[1, new] = other
+                    new += 1
+                then[other] += value
+    for k in range(new):
+        vertex = reached[1, k]
+        reached[0, k] = vertex
+        now[vertex] = then[vertex]
+        then[vertex] = 0
+    return new
+
+
+@compiled
+def count_closed_walks(
+    table: tuple[Integers, Integers, NDArray[numpy.bool_]],
+    vertices: Integers,
+    length: int,
+    space: Integers,
+    results: Integers,
+) -> int:
+    """Closed walks at vertices, as products of walks of half the length; gives the steps taken.
+
+    A closed walk is a walk of length // 2 and, backwards, one of the rest. The rows of `space` are
+    two of counts and two of reached vertices, then the counts at half the length.
+    """
+    steps = 0
+    counts, reached, half = (space[0], space[1]), space[2:4], space[4]
+    for number in range(vertices.size):
+        start = vertices[number]
+        space[0, start], reached[0, 0], size = 1, start, 1
+        for step in range(length - length // 2):
+            if step == length // 2:
+                for k in range(size):
+                    half[reached[0, k]] = space[0, reached[0, k]]
+            steps += size
+            size = spread_walks(table, counts, reached, size)
+        if length % 2 == 0:
+            for k in range(size):
+                half[reached[0, k]] = space[0, reached[0, k]]
+        total = 0
+        # Whatever was reached at half the length is reached still: walks may stay.
+        for k in range(size):
+            total += half[reached[0, k]] * space[0, reached[0, k]]
+            half[reached[0, k]] = 0
+            space[0, reached[0, k]] = 0
+        results[number] = total if size > 1 else 0
+    return steps
+
+
+Goodness = tuple[tuple[int, ...], ...]
+
+
+def _by_closed_walks(
+    graph: Graph, count: int, depth: int, deadline: Deadline, report: Report
+) -> list[int]:
+    """Places of edges: always the one whose removal leaves the largest sorted walk indices."""
+    table = _Table(graph, depth)
+    _require_time(graph, table, count, deadline)
+    known = table.counts(numpy.arange(graph.num_vertices))
+    goodness: dict[int, Goodness] = {}
+    of_vertex: list[set[int]] = [set() for _ in range(graph.num_vertices)]
+    for place, edge in enumerate(graph.edges):
+        for vertex in edge:
+            of_vertex[vertex].add(place)
+    stale = range(len(graph.edges))
+    removed: list[int] = []
+    while len(removed) < count:
+        deadline.require("Removing edges by closed walks")
+        for place in stale:
+            goodness[place] = _goodness(graph, table, known, place)
+        best = max(goodness, key=lambda place: (goodness[place], -place))
+        ends = graph.edges[best]
+        # Beyond this distance no closed walk through the edge is also one through the other.
+        around = table.near(ends, depth - 1)
+        table.remove(best, ends)
+        touched = table.near(ends, (depth - 1) // 2)
+        known[touched] = table.counts(touched)
+        for vertex in ends:
+            of_vertex[vertex].discard(best)
+        del goodness[best]
+        removed.append(best)
+        stale = {place for vertex in around.tolist() for place in of_vertex[vertex]}
+        report(Progress("edges removed", len(removed), count))
+    return removed
+
+
+def _goodness(graph: Graph, table: _Table, known: Integers, place: int) -> Goodness:
+    """What the removal of an edge changes, so that a better removal compares as larger.
+
+    Sorted numbers are compared by how many there are of the smallest value in which they differ:
+    fewer are better. An entry says that a value occurs more often (worse, the more so the smaller
+    the value), or less often; behind the last entry nothing is changed.
+    """
+    near = table.near(graph.edges[place], (table.length - 1) // 2)
+    table.is_there[table.places[place]] = False
+    after = table.counts(near)
+    table.is_there[table.places[place]] = True
+    changes: dict[int, int] = {}
+    for old, new in zip(known[near].tolist(), after.tolist(), strict=True):
+        if old != new:
+            changes[new] = changes.get(new, 0) + 1
+            changes[old] = changes.get(old, 0) - 1
+    entries = [
+        (0, value, -change) if change > 0 else (2, -value, -change)
+        for value, change in sorted(changes.items())
+        if change
+    ]
+    return (*entries, (1,))
+
+
+def _require_time(graph: Graph, table: _Table, count: int, deadline: Deadline) -> None:
+    if deadline.seconds is None or not graph.edges or not count:
+        return
+    step = max(1, len(graph.edges) // _SAMPLED)
+    sampled = range(0, len(graph.edges), step)
+    around = 0
+    for place in sampled:
+        edge = graph.edges[place]
+        table.counts(table.near(edge, (table.length - 1) // 2))
+        near = table.near(edge, table.length - 1)
+        around += sum(graph.degrees[vertex] for vertex in near.tolist())
+    each = _SECONDS_EACH_STEP * table.steps / len(sampled)
+    looked_at = min(len(graph.edges), around / 2 / len(sampled))
+    seconds = count * (
+        looked_at * (each + _SECONDS_EACH_EDGE) + len(graph.edges) * _SECONDS_EACH_COMPARISON
+    )
+    deadline.require_estimate("Removing edges by closed walks (or use one-walk)", seconds)
+
+
+# --- At random, and by effective resistance -------------------------------------------------------
+
+
+def _drawn(graph: Graph, count: int, rule: Rule, seed: int) -> list[int]:
+    """Places of edges that are not among those drawn to be kept."""
+    generator = numpy.random.default_rng(seed)
+    total = len(graph.edges)
+    shares = None
+    if rule is Rule.SPECTRAL and total:
+        resistances = effective_resistances(graph, seed=seed)
+        shares = resistances / resistances.sum()
+    kept = generator.choice(total, total - count, replace=False, p=shares) if total else []
+    chosen = set(numpy.asarray(kept).tolist())
+    return [place for place in range(total) if place not in chosen]
+
+
+def effective_resistances(graph: Graph, *, seed: int = 0) -> Reals:
+    """For each edge the resistance between its ends, if every edge is a resistor of one ohm.
+
+    Exact up to 1,500 vertices; beyond, by random projections, to about ten percent.
+
+    Example:
+        >>> effective_resistances(Graph(3, ((0, 1), (1, 2), (0, 2)))).round(3).tolist()
+        [0.667, 0.667, 0.667]
+
+    Reference:
+        Spielman & Srivastava (2011), doi:10.1137/080734029.
+    """
+    from scipy import sparse
+
+    first, second = numpy.array(graph.edges, numpy.int64).reshape(-1, 2).T
+    size, places = len(first), numpy.arange(len(first))
+    ends = sparse.csr_array(
+        (
+            numpy.concatenate([numpy.ones(size), -numpy.ones(size)]),
+            (numpy.tile(places, 2), numpy.concatenate([first, second])),
+        ),
+        shape=(size, graph.num_vertices),
+    )
+    laplacian = (ends.T @ ends).tocsr()
+    if graph.num_vertices <= _MOST_DENSE:
+        inverse = numpy.linalg.pinv(laplacian.toarray(), hermitian=True)
+        exact: Reals = inverse[first, first] + inverse[second, second] - 2 * inverse[first, second]
+        return exact
+    signs = numpy.random.default_rng(seed).choice((-1.0, 1.0), (_PROJECTIONS, size))
+    potentials = _solved(laplacian, (signs @ ends).T / _PROJECTIONS**0.5)
+    squared: Reals = numpy.square(potentials[first] - potentials[second]).sum(axis=1)
+    return squared
+
+
+def _solved(laplacian: Any, right: Reals) -> Reals:
+    """Conjugate gradients for many right sides at once, preconditioned by the degrees."""
+    inverse = 1 / numpy.maximum(laplacian.diagonal(), 1.0)[:, None]
+    solution, residual = numpy.zeros_like(right), right.copy()
+    direction = inverse * residual
+    energy = (residual * direction).sum(axis=0)
+    start = energy.copy()
+    for _ in range(2000):
+        image = laplacian @ direction
+        step = energy / numpy.maximum((direction * image).sum(axis=0), 1e-300)
+        solution += step * direction
+        residual -= step * image
+        scaled = inverse * residual
+        next_energy = (residual * scaled).sum(axis=0)
+        if (next_energy <= 1e-8 * start).all():
+            break
+        direction = scaled + next_energy / numpy.maximum(energy, 1e-300) * direction
+        energy = next_energy
+    return solution
