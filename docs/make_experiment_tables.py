@@ -44,6 +44,8 @@ PAGES = {
     "attention-forms-longer": "attention-forms.md",
     "rank-predicts-loss": "rank-predicts-loss.md",
     "rank-predicts-loss-longer": "rank-predicts-loss.md",
+    "graph-sparsification": "graph-sparsification.md",
+    "feature-order": "feature-order.md",
     "cifar10-compression": "../compression.md",
     "cifar10-compression-longer": "../compression.md",
     "cifar10-compression-planned": "../compression.md",

@@ -68,5 +68,7 @@ from .sequence import TransformerShape as TransformerShape
 from .sequence import TranslationModel as TranslationModel
 from .sequence import TunableCore as TunableCore
 from .sequence import bits_per_dimension as bits_per_dimension
+from .tables import by_squares as by_squares
+from .tables import read_table as read_table
 from .weight_files import load_weights as load_weights
 from .weight_files import read_weights as read_weights

@@ -79,6 +79,13 @@ from .elimination import Pivots as Pivots
 from .elimination import pivots_modulo as pivots_modulo
 from .elimination import rank_modulo as rank_modulo
 from .elimination import solve_modulo as solve_modulo
+from .entanglement import DataTable as DataTable
+from .entanglement import SplitEntanglement as SplitEntanglement
+from .entanglement import canonical_splits as canonical_splits
+from .entanglement import local_order as local_order
+from .entanglement import mean_entropies as mean_entropies
+from .entanglement import scaled_features as scaled_features
+from .entanglement import split_entropy as split_entropy
 from .epsilon import EpsilonRank as EpsilonRank
 from .epsilon import Frobenius as Frobenius
 from .epsilon import LowRank as LowRank

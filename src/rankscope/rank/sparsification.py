@@ -174,27 +174,74 @@ def sparsify_networkx(
 
 def _by_degrees(graph: Graph, count: int) -> list[int]:
     """Places of edges: always the one whose smaller degree, then larger one, is the largest."""
-    degrees = list(graph.degrees)
+    ranked = _RankedEdges(graph)
+    return [ranked.take() for _ in range(count)]
 
-    def key(place: int) -> tuple[int, int, int]:
-        ends = sorted(degrees[vertex] for vertex in graph.edges[place])
-        return -ends[0], -ends[1], place
 
-    # Degrees only fall, so an old key is never worse than the true one: look again when it is up.
-    waiting = [key(place) for place in range(len(graph.edges))]
-    heapq.heapify(waiting)
-    removed: list[int] = []
-    while len(removed) < count:
-        place = waiting[0][2]
-        true = key(place)
-        if true != waiting[0]:
-            heapq.heapreplace(waiting, true)
-            continue
-        heapq.heappop(waiting)
-        removed.append(place)
-        for vertex in graph.edges[place]:
-            degrees[vertex] -= 1
-    return removed
+class _RankedEdges:
+    """Edges by the degrees of their ends, while edges are taken away.
+
+    An edge stands in a group: its end of larger degree, and the smaller degree. All edges of one
+    compare alike, so a vertex with many edges costs no more than the different degrees around it.
+    Degrees only fall: an old key of a group is never worse than the true one, and is looked at
+    again when it is the best.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.edges = graph.edges
+        self.degrees = list(graph.degrees)
+        self.low: list[set[int]] = [set() for _ in range(graph.num_vertices)]
+        self.group: list[tuple[int, int] | None] = [None] * len(graph.edges)
+        self.members: dict[tuple[int, int], list[int]] = {}
+        self.waiting: list[tuple[int, int, int, int]] = []
+        for place in range(len(graph.edges)):
+            self._assign(place)
+
+    def take(self) -> int:
+        """Take the best edge away, the first one of several."""
+        while True:
+            smaller, larger, place, high = self.waiting[0]
+            group = (high, -smaller)
+            members = self.members.get(group, [])
+            while members and self.group[members[0]] != group:
+                heapq.heappop(members)
+            if not members:
+                heapq.heappop(self.waiting)
+            elif (-larger, place) != (self.degrees[high], members[0]):
+                true = (smaller, -self.degrees[high], members[0], high)
+                heapq.heapreplace(self.waiting, true)
+            else:
+                self._remove(place)
+                return place
+
+    def _assign(self, place: int) -> None:
+        high, low = sorted(self.edges[place], key=lambda vertex: (-self.degrees[vertex], vertex))
+        group = (high, self.degrees[low])
+        self.group[place] = group
+        self.low[low].add(place)
+        members = self.members.setdefault(group, [])
+        heapq.heappush(members, place)
+        if members[0] == place:
+            key = (-group[1], -self.degrees[high], place, high)
+            heapq.heappush(self.waiting, key)
+
+    def _remove(self, place: int) -> None:
+        self.group[place] = None
+        before = {vertex: self.degrees[vertex] for vertex in self.edges[place]}
+        for vertex in before:
+            self.low[vertex].discard(place)
+            self.degrees[vertex] -= 1
+        for vertex, degree in before.items():
+            # What the vertex was the smaller end of, and what it may have become that of.
+            equal = [
+                one
+                for one in self.members.pop((vertex, degree), [])
+                if self.group[one] == (vertex, degree)
+            ]
+            for one in (*self.low[vertex], *equal):
+                for end in self.edges[one]:
+                    self.low[end].discard(one)
+                self._assign(one)
 
 
 # --- By closed walks ------------------------------------------------------------------------------
@@ -349,7 +396,7 @@ def _by_closed_walks(
     for place, edge in enumerate(graph.edges):
         for vertex in edge:
             of_vertex[vertex].add(place)
-    stale = range(len(graph.edges))
+    stale = set(range(len(graph.edges)))
     removed: list[int] = []
     while len(removed) < count:
         deadline.require("Removing edges by closed walks")
@@ -425,8 +472,10 @@ def _drawn(graph: Graph, count: int, rule: Rule, seed: int) -> list[int]:
     if rule is Rule.SPECTRAL and total:
         resistances = effective_resistances(graph, seed=seed)
         shares = resistances / resistances.sum()
-    kept = generator.choice(total, total - count, replace=False, p=shares) if total else []
-    chosen = set(numpy.asarray(kept).tolist())
+    kept: Integers = numpy.zeros(0, numpy.int64)
+    if total:
+        kept = generator.choice(total, total - count, replace=False, p=shares)
+    chosen = set(kept.tolist())
     return [place for place in range(total) if place not in chosen]
 
 

@@ -276,7 +276,7 @@ class ClassBaseline(BaselineEntry):
         train = data.train if self.num_samples is None else data.train.head(self.num_samples)
         (inputs, labels), (tests, answers) = (_flat(part) for part in (train, data.test))
         if self.is_logistic:
-            guesses = _regression(inputs, labels, data.num_classes)(tests).argmax(dim=1)
+            guesses = fitted_regression(inputs, labels, data.num_classes)(tests).argmax(dim=1)
         else:
             guesses = labels.mode().values.expand(len(answers))
         right = 100 * float((guesses == answers).double().mean())
@@ -290,7 +290,7 @@ def _flat(part: TensorData) -> tuple[Tensor, Tensor]:
     return batch.inputs.float().flatten(1), batch.targets
 
 
-def _regression(inputs: Tensor, labels: Tensor, num_classes: int) -> nn.Module:
+def fitted_regression(inputs: Tensor, labels: Tensor, num_classes: int) -> nn.Module:
     """Fitted to the training samples by a quasi-Newton method, with a small weight decay."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

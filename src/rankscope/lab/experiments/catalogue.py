@@ -304,6 +304,18 @@ _EXPERIMENTS = (
         75,
         needs="tinyshakespeare",
     ),
+    ListedExperiment(
+        "graph-sparsification",
+        "graph_sparsification",
+        "Graph networks on a share of the edges: accuracy in percent by removal rule",
+        360,
+    ),
+    ListedExperiment(
+        "feature-order",
+        "feature_order",
+        "Features as given, shuffled and reordered by correlations: accuracy in percent",
+        96,
+    ),
 )
 EXPERIMENTS = {listed.name: listed for listed in _EXPERIMENTS}
 
