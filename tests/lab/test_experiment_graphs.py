@@ -52,6 +52,8 @@ def test_patches_hold_four_features_after_the_other() -> None:
 def test_orders_only_move_features(name: TableName) -> None:
     given, shuffled, reordered = (split_table(name, order, 0) for order in FeatureOrder)
     for other in (shuffled, reordered):
+        assert given.test.labels is not None
+        assert other.test.labels is not None
         assert numpy.array_equal(given.test.labels, other.test.labels)
         for before, after in zip(given.train.features, other.train.features, strict=True):
             assert numpy.array_equal(numpy.sort(before), numpy.sort(after))

@@ -28,7 +28,7 @@ from rankscope.rank import (
 def data_tensor(table: DataTable) -> numpy.ndarray:
     """The tensor of 2^N entries, and a last leg for more than two classes."""
     scaled, labels = scaled_features(table.features), table.labels
-    total = 0
+    total: numpy.ndarray = numpy.zeros(())
     for place, row in enumerate(scaled):
         term: numpy.ndarray = numpy.ones(())
         for value in row:
@@ -151,7 +151,8 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path: Path) -> None:
     }
     for name, table in read.items():
         assert numpy.array_equal(table.features, flat), name
-        if name != "a.npy":
+        assert (table.labels is None) == (name == "a.npy")
+        if table.labels is not None:
             assert numpy.array_equal(table.labels, labels), name
 
 

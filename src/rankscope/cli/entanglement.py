@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,15 +88,15 @@ def run(
 def _write(path: Path, table: "DataTable", order: "Order") -> None:
     import numpy
 
-    arrays = {"order": numpy.array(order), "features": table.features[:, list(order)]}
-    if table.labels is not None:
-        arrays["labels"] = table.labels
-    memory = io.BytesIO()
-    numpy.savez(memory, **arrays)
+    memory, features = io.BytesIO(), table.features[:, list(order)]
+    if table.labels is None:
+        numpy.savez(memory, order=numpy.array(order), features=features)
+    else:
+        numpy.savez(memory, order=numpy.array(order), features=features, labels=table.labels)
     write_atomically(path, memory.getvalue())
 
 
-def _print(table: "DataTable", used: int, means: list[Mapping[int, float]]) -> None:
+def _print(table: "DataTable", used: int, means: Sequence[Mapping[int, float]]) -> None:
     count, features = table.features.shape
     labels = "no labels" if table.labels is None else f"{int(table.labels.max()) + 1} classes"
     print(f"{used:,} of {count:,} samples, {features:,} features, {labels}")
@@ -104,7 +104,7 @@ def _print(table: "DataTable", used: int, means: list[Mapping[int, float]]) -> N
     for level, entropy in means[0].items():
         size = max(1, round(features / 2**level))
         other = means[1][level]
-        ranks = (f"{math.exp(one):.2f}" for one in (entropy, other))
-        rows.append((f"{size}", f"{entropy:.4f}", f"{other:.4f}", *ranks))
+        first, second = (f"{math.exp(one):.2f}" for one in (entropy, other))
+        rows.append((f"{size}", f"{entropy:.4f}", f"{other:.4f}", first, second))
     console.print_columns(rows, numbers=range(5))
     print("mean entropy (nats) between a block and all other features, on the samples used")

@@ -39,10 +39,10 @@ def read_table(path: Path, *, label: str | None = None) -> DataTable:
     with plain_file(path, error=DataError) as (_, size):
         require_within(str(path), "the number of bytes", size, MOST_BYTES)
     name = path.name.removesuffix(".gz")
+    features: NDArray[numpy.generic]
     labels: NDArray[numpy.int64] | None = None
     if path.suffix == ".csv":
-        features, names = _read_csv(path)
-        return _with_label(features, names, label)
+        return _with_label(*_read_csv(path), label)
     if path.suffix in (".npy", ".npz"):
         features, labels = _read_numpy(path)
     elif name.endswith("-ubyte"):
@@ -172,4 +172,5 @@ def _classes(labels: NDArray[numpy.generic]) -> NDArray[numpy.int64]:
         raise DataError(f"Labels must be one number for each sample, got shape {labels.shape}.")
     if labels.dtype.kind == "f" and not numpy.isfinite(labels).all():
         raise DataError("Some labels are not finite numbers.")
-    return numpy.unique(labels, return_inverse=True)[1].astype(numpy.int64)
+    classes: NDArray[numpy.int64] = numpy.unique(labels, return_inverse=True)[1]
+    return classes.astype(numpy.int64)

@@ -247,13 +247,13 @@ def _spectrum(inside: Reals, outside: Reals, signs: Reals | None) -> Reals:
     signed = outside if signs is None else outside * signs[:, None] * signs[None, :]
     if 2**size <= count // 2:
         angles = numpy.pi / 2 * inside
-        rows = numpy.ones((count, 1))
+        rows: Reals = numpy.ones((count, 1))
         for cosine, sine in zip(numpy.cos(angles).T, numpy.sin(angles).T, strict=True):
             pair = numpy.stack([cosine, sine], axis=1)
             rows = (rows[:, :, None] * pair[:, None, :]).reshape(count, -1)
     else:
         values, vectors = numpy.linalg.eigh(_gram(inside))
-        rows = vectors * numpy.sqrt(numpy.maximum(values, 0))
+        rows = (vectors * numpy.sqrt(numpy.maximum(values, 0))).astype(numpy.float64)
     squared: Reals = numpy.linalg.eigvalsh(rows.T @ signed @ rows)
     return numpy.maximum(squared, 0)
 

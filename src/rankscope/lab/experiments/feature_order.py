@@ -260,8 +260,9 @@ def _pairs() -> tuple[Pair, ...]:
                 (FeatureOrder.REORDERED, FeatureOrder.SHUFFLED),
                 (FeatureOrder.REORDERED, FeatureOrder.GIVEN),
             ):
-                names = (f"{table}-{model}-{order}" for order in (first, second))
-                pairs.append(Pair(f"{table}, {model}: {first} against {second}", *names, score))
+                one, other = (f"{table}-{model}-{order}" for order in (first, second))
+                subject = f"{table}, {model}: {first} against {second}"
+                pairs.append(Pair(subject, one, other, score))
     return tuple(pairs)
 
 
