@@ -250,7 +250,7 @@ def _spectrum(inside: Reals, outside: Reals, signs: Reals | None) -> Reals:
         rows: Reals = numpy.ones((count, 1))
         for cosine, sine in zip(numpy.cos(angles).T, numpy.sin(angles).T, strict=True):
             pair = numpy.stack([cosine, sine], axis=1)
-            rows = (rows[:, :, None] * pair[:, None, :]).reshape(count, -1)
+            rows = numpy.einsum("ab,ac->abc", rows, pair).reshape(count, -1).astype(numpy.float64)
     else:
         values, vectors = numpy.linalg.eigh(_gram(inside))
         rows = (vectors * numpy.sqrt(numpy.maximum(values, 0))).astype(numpy.float64)
