@@ -250,11 +250,11 @@ def _spectrum(inside: Reals, outside: Reals, signs: Reals | None) -> Reals:
         rows: Reals = numpy.ones((count, 1))
         for cosine, sine in zip(numpy.cos(angles).T, numpy.sin(angles).T, strict=True):
             pair = numpy.stack([cosine, sine], axis=1)
-            rows = numpy.einsum("ab,ac->abc", rows, pair).reshape(count, -1).astype(numpy.float64)
+            rows = (rows[:, :, None] * pair[:, None, :]).reshape(count, -1)
     else:
         values, vectors = numpy.linalg.eigh(_gram(inside))
-        rows = (vectors * numpy.sqrt(numpy.maximum(values, 0))).astype(numpy.float64)
-    squared: Reals = numpy.linalg.eigvalsh(rows.T @ signed @ rows)
+        rows = vectors * numpy.sqrt(numpy.maximum(values, 0))
+    squared = numpy.linalg.eigvalsh(rows.T @ signed @ rows).astype(numpy.float64)
     return numpy.maximum(squared, 0)
 
 
