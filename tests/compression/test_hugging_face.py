@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -18,9 +20,13 @@ from rankscope.extras import transformers as load_transformers
 transformers = load_transformers()
 
 from rankscope.compression import Inputs, Text, compress, evaluate  # noqa: E402
+from rankscope.compression.candidates import factorize  # noqa: E402
+from rankscope.compression.plan import Row  # noqa: E402
 from rankscope.compression.sites import read_sites  # noqa: E402
 from rankscope.compression.usage import observe  # noqa: E402
 from rankscope.errors import CompressionError, ModelFileError  # noqa: E402
+from rankscope.factorize.formats.catalogue import STORED_FORMATS  # noqa: E402
+from rankscope.factorize.formats.format import WeightShape  # noqa: E402
 from rankscope.factorize.linear import FactorizedLinear  # noqa: E402
 from rankscope.hf import load_folder, save_folder  # noqa: E402
 
@@ -84,6 +90,9 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+PACKED = ("Mixtral", "Qwen3-MoE", "DeepSeek-V2")  # one tensor over all experts
+
+
 def make(name: str) -> Any:
     model, config, options = MODELS[name]
     torch.manual_seed(0)
@@ -123,7 +132,9 @@ def is_causal(name: str) -> bool:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_compressed_model_comes_back_from_its_folder(name: str, tmp_path: Path) -> None:
     dense, inputs = make(name), example(name)
-    small = compress(dense, 0.85 if name in ("Mixtral", "Qwen3-MoE") else 0.6)
+    small = compress(dense, 0.5 if name in PACKED else 0.6)
+    written = {row.name: row.format for row in small.plan.rows if row.format is not None}
+    assert (name in PACKED) == any("experts.gate_up_proj" in each for each in written)
     assert difference(dense, small.model, inputs) > 0
     small.model.save_pretrained(tmp_path)  # type: ignore[operator]
     auto = type(dense)
@@ -312,3 +323,53 @@ def test_what_is_compressed_is_not_compressed_again(saved: Path) -> None:
 def test_an_audit_counts_what_a_compressed_folder_holds(saved: Path) -> None:
     held = sum(parameter.numel() for parameter in load_folder(saved).parameters())
     assert audit(saved).parameters.total == held
+
+
+@pytest.mark.parametrize("name", ["svd", "cp", "tucker", "tensor-train", "svd-each"])
+@given(data=st.data())
+@settings(max_examples=5, deadline=None)
+def test_packed_experts_in_full_ranks_are_the_dense_ones(name: str, data: st.DataObject) -> None:
+    count, inner, width = (data.draw(st.integers(2, 4)) for _ in range(3))
+    sizes = {"num_local_experts": count, "intermediate_size": inner, "hidden_size": width}
+    config = transformers.MixtralConfig(**sizes, num_attention_heads=1)
+    config._experts_implementation = "eager"
+    dense = transformers.models.mixtral.modeling_mixtral.MixtralExperts(config)
+    torch.manual_seed(data.draw(st.integers(0, 99)))
+    for parameter in dense.parameters():
+        nn.init.normal_(parameter)
+    format = STORED_FORMATS[name]
+    rows = {}
+    for part, sides in {"gate_up_proj": (2 * inner, width), "down_proj": (width, inner)}.items():
+        shape = WeightShape(*sides, (count,))
+        ranks = format.full_ranks(shape)
+        rows[part] = Row(part, "Experts", shape.sizes, name, ranks, 32, 0, 0, 0.0, "")
+    layer = factorize(dense, rows, {})
+    tokens = torch.randn(6, width)
+    chosen = torch.stack([torch.randperm(count)[:2] for _ in range(6)])
+    shares = torch.rand(6, 2)
+    torch.testing.assert_close(
+        layer(tokens, chosen, shares), dense(tokens, chosen, shares), rtol=1e-3, atol=1e-3
+    )
+    back = layer.to_dense()
+    for part, parameter in dense.named_parameters():
+        torch.testing.assert_close(back.get_parameter(part), parameter, rtol=1e-3, atol=1e-3)
+
+
+def test_alike_experts_are_written_together_and_different_ones_apart() -> None:
+    # Planted: in the first layer all experts are one matrix of full rank, which a shared form holds
+    # once; in the second each has a rank of 2 of its own.
+    dense = make("Mixtral")
+    with torch.no_grad():
+        for number, layer in enumerate(dense.model.layers):
+            for part in layer.mlp.experts.parameters():
+                if number:
+                    part.copy_(torch.randn(*part.shape[:2], 2) @ torch.randn(4, 2, part.shape[2]))
+                else:
+                    part.copy_(part[:1].expand_as(part))
+    formats = [STORED_FORMATS[name] for name in ("svd", "tucker")]
+    plan = compress(dense, 0.5, formats=formats, leave=["*self_attn*", "lm_head", "*embed*"]).plan
+    chosen = {row.name: row.format for row in plan.rows if "experts" in row.name}
+    alike = {form for name, form in chosen.items() if ".0." in name}
+    different = {form for name, form in chosen.items() if ".1." in name}
+    assert alike <= {"tucker", "svd"}  # both share factors
+    assert different == {"svd-each"}

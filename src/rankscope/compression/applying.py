@@ -23,6 +23,12 @@ from rankscope.factorize.convolution import (
     FactorizedConv2d,
 )
 from rankscope.factorize.cores import BITS, CoreStore
+from rankscope.factorize.experts import (
+    FactorizedExperts,
+    PackedCores,
+    is_packed_experts,
+    packed_weight,
+)
 from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear, layer_sharing
@@ -54,6 +60,10 @@ def blank(module: nn.Module, rows: Mapping[str, Row]) -> nn.Module:
             parts = {name: _linear(linears[name], row) for name, row in rows.items()}
             recurrent = FactorizedLSTM if isinstance(module, nn.LSTM) else FactorizedGRU
             return recurrent.of(module, parts)
+        case nn.Module() if is_packed_experts(module):
+            return FactorizedExperts(
+                module, {n: _packed(module, n, row) for n, row in rows.items()}
+            )
     return _single(module, rows["weight"])
 
 
@@ -100,6 +110,15 @@ def _linear(linear: nn.Linear, row: Row) -> FactorizedLinear:
     shape = WeightShape.of(linear.weight)
     cores = _zeros(linear.weight, shape, format, ranks)
     layer = FactorizedLinear.from_cores(cores, shape, format, ranks, bias=linear.bias)
+    _quantize(layer.cores, row)
+    return layer
+
+
+def _packed(module: nn.Module, name: str, row: Row) -> PackedCores:
+    weight = packed_weight(module.get_parameter(name))
+    format, ranks = _choice(row)
+    shape = WeightShape.of(weight)
+    layer = PackedCores(format, ranks, shape, _zeros(weight, shape, format, ranks))
     _quantize(layer.cores, row)
     return layer
 

@@ -5,15 +5,17 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from rankscope.compression.scores import Batch, ErrorNorm, Products, Scoring, SecondMoments, run
 from rankscope.compression.sites import Site, is_transposed_linear, parts_of, read_sites
 from rankscope.errors import CompressionError
+from rankscope.factorize.experts import EXPERT_PARTS, is_packed_experts
 from rankscope.modes import all_trainable, inference
 from rankscope.progress import Report, ignore
 
@@ -315,6 +317,24 @@ class AttentionInputs(InputObserver):
         return seen if self._batch_first or seen.ndim == 1 else seen.mT
 
 
+class ExpertInputs(InputObserver):
+    """The tokens that enter experts, all experts alike, and what leaves the gates of the chosen."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._module = module
+
+    def vectors(self, arguments: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
+        tokens, chosen = (_tensor(arguments, name) for name in ("hidden_states", "top_k_index"))
+        yield EXPERT_PARTS[0], _rows(tokens)
+        experts: Any = self._module
+        inner = []
+        for expert in range(experts.num_experts):
+            given = tokens[(chosen == expert).any(dim=-1)]
+            inner.append(experts._apply_gate(linear(given, experts.gate_up_proj[expert])))
+        yield EXPERT_PARTS[1], _rows(torch.cat(inner))
+
+
 class RecurrentInputs(InputObserver):
     """The inputs and the states that enter each layer and direction of an LSTM or a GRU."""
 
@@ -329,6 +349,8 @@ class RecurrentInputs(InputObserver):
 
 def observer_of(module: nn.Module) -> Observer | None:
     """The observer that fits a module's class."""
+    if is_packed_experts(module):
+        return ExpertInputs(module)
     observer_class = VectorInputs if is_transposed_linear(module) else _OBSERVERS.get(type(module))
     return None if observer_class is None else observer_class(module)
 

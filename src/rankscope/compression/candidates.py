@@ -25,7 +25,14 @@ from rankscope.compression.usage import NUM_MEASURED, Call, Stopwatch, flops
 from rankscope.factorize.attention import FactorizedMultiheadAttention
 from rankscope.factorize.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
 from rankscope.factorize.cores import CoreStore, quantize, quantized_bytes
+from rankscope.factorize.experts import (
+    FactorizedExperts,
+    PackedCores,
+    is_packed_experts,
+    packed_weight,
+)
 from rankscope.factorize.formats.catalogue import STORED_FORMATS
+from rankscope.factorize.formats.experts import SVD_EACH
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
 from rankscope.factorize.formats.plain import DENSE
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
@@ -178,7 +185,7 @@ class CandidateGenerator:
         """All candidates of one site."""
         site, refusals = task.site, []
         candidates = [self._dense(task)]
-        for format in self.formats:
+        for format in self._formats(site):
             reason = format.refusal(site.shape)
             ladder = [] if reason else self._ladder(site, format)
             if ladder:
@@ -191,6 +198,11 @@ class CandidateGenerator:
             else:
                 refusals.append(f"{format.name}: {reason or 'no smaller even at ranks of one'}")
         return SiteCandidates(site, tuple(candidates), tuple(refusals))
+
+    def _formats(self, site: Site) -> tuple[Format, ...]:
+        """Those to try: for experts also each by itself, where svd is asked for."""
+        each = any(format.name == "svd" for format in self.formats) and site.is_packed
+        return (*self.formats, SVD_EACH) if each else self.formats
 
     def _ladder(self, site: Site, format: Format) -> list[Ranks]:
         times = max(1 if bits is None else site.bits // bits for bits in self.bits)
@@ -272,6 +284,7 @@ Factorized = (
     | FactorizedConv
     | FactorizedMultiheadAttention
     | FactorizedRecurrent
+    | FactorizedExperts
 )
 
 
@@ -313,6 +326,8 @@ def store_of(layer: Factorized, part: str) -> CoreStore:
         holder = layer.projections[part]
     elif isinstance(layer, FactorizedRecurrent):
         holder = layer.weight(part)
+    elif isinstance(layer, FactorizedExperts):
+        holder = layer.part(part)
     return cast(CoreStore, holder.cores)
 
 
@@ -337,6 +352,13 @@ def _from_dense(module: nn.Module, choices: Choices) -> Factorized:
     if isinstance(module, nn.LSTM | nn.GRU):
         recurrent = FactorizedLSTM if isinstance(module, nn.LSTM) else FactorizedGRU
         return recurrent.from_dense(module, choices)
+    if is_packed_experts(module):
+        parts = {}
+        for name, (format, ranks) in choices.items():
+            weight = packed_weight(module.get_parameter(name).detach())
+            shape = WeightShape.of(weight)
+            parts[name] = PackedCores(format, ranks, shape, format.decompose(weight, ranks))
+        return FactorizedExperts(module, parts)
     return _from_single(module, *choices["weight"])
 
 

@@ -32,6 +32,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin  # no
 
 METHOD = "rankscope"
 _SHOWN = 4  # names in a message, at most
+_ALIGNMENT = 64  # bytes, as torch allocates
 # The dense parameter of a module that no longer is one, where it is not called weight.
 _DENSE_NAMES = {"MultiheadAttention": "in_proj_weight"}
 
@@ -110,6 +111,7 @@ class RankscopeQuantizer(HfQuantizer):  # type: ignore[misc]
                     f"The folder's plan and weights do not fit: {name} holds {_kind(value)}, "
                     f"wanted {self._kinds[name]}. Save the model again."
                 )
+        _align(model)
 
     def get_state_dict_and_metadata(
         self, model: nn.Module
@@ -136,6 +138,13 @@ class RankscopeQuantizer(HfQuantizer):  # type: ignore[misc]
     def is_compileable(self) -> bool:
         """Factorized layers are ordinary modules."""
         return True
+
+
+def _align(model: nn.Module) -> None:
+    """Copy what a mapped file holds at odd addresses: products would be rounded otherwise there."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if not tensor.is_meta and tensor.data_ptr() % _ALIGNMENT:
+            tensor.data = tensor.data.clone()
 
 
 def _kind(tensor: Tensor) -> str:
@@ -195,8 +204,19 @@ def plan_of(model: nn.Module) -> Plan | None:
 
 
 def guards(plan: Plan) -> dict[str, Tensor]:
-    """A single number under the dense name of every weight that a plan writes smaller."""
-    return {name: torch.zeros(1) for name in _dense_names(plan)}
+    """A single number under the dense name of every weight that a plan writes smaller.
+
+    Of packed experts as many as transformers can take apart when it writes them one by one.
+    """
+    packed = {row.name: row.shape[-1] for row in plan.rows if _is_packed(row)}
+    return {
+        name: torch.zeros(packed[name], 2, 1) if name in packed else torch.zeros(1)
+        for name in _dense_names(plan)
+    }
+
+
+def _is_packed(row: Row) -> bool:
+    return row.kind.endswith("Experts")
 
 
 def _dense_names(plan: Plan) -> list[str]:
@@ -207,7 +227,8 @@ def _dense_names(plan: Plan) -> list[str]:
         if row.kind in _DENSE_NAMES:
             names.append(f"{row.name.rpartition('.')[0]}.{_DENSE_NAMES[row.kind]}")
         else:
-            names.append(row.name if row.kind in ("LSTM", "GRU") else f"{row.name}.weight")
+            has_own = row.kind in ("LSTM", "GRU") or _is_packed(row)
+            names.append(row.name if has_own else f"{row.name}.weight")
     return list(dict.fromkeys(names))
 
 

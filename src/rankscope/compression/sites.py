@@ -20,6 +20,7 @@ from torch.nn.utils import parametrize
 
 from rankscope.errors import CompressionError
 from rankscope.factorize.convolution import ConvolutionSettings
+from rankscope.factorize.experts import EXPERT_PARTS, is_packed_experts, packed_weight
 from rankscope.factorize.formats.format import WeightShape, Window
 from rankscope.factorize.linear import linear_of
 
@@ -39,6 +40,7 @@ class Part:
         bias: how many biases belong to it.
         window: how its kernel moves.
         beside: how many of its own numbers stay as they are beside the cores.
+        is_packed: whether the kernel's places are experts, of which a sample uses one.
     """
 
     name: str
@@ -46,9 +48,10 @@ class Part:
     bias: int
     window: Window = field(default_factory=Window)
     beside: int = 0
+    is_packed: bool = False
 
 
-def parts_of(module: nn.Module) -> Iterator[Part]:
+def parts_of(module: nn.Module) -> Iterator[Part]:  # noqa: C901 - one case for each class
     """The weights of a module whose class is supported, as views."""
     match module:
         case nn.MultiheadAttention():
@@ -59,6 +62,10 @@ def parts_of(module: nn.Module) -> Iterator[Part]:
             yield _of_convolution(module)
         case nn.Linear():
             yield Part("weight", module.weight.detach()[None], _size(module.bias))
+        case nn.Module() if is_packed_experts(module):
+            for name in EXPERT_PARTS:
+                weight = packed_weight(module.get_parameter(name).detach())
+                yield Part(name, weight[None], 0, is_packed=True)
         case nn.Module() if is_transposed_linear(module):
             weight, bias = module.get_parameter("weight"), module.get_parameter("bias")
             yield Part("weight", weight.detach().mT[None], _size(bias))
@@ -183,7 +190,7 @@ def refusal(name: str, module: nn.Module, shared: SharedNames) -> Refusal | None
             "parametrized: its weight is computed from others on every call", covers_children=True
         )
     support = SUPPORTED.get(type(module))
-    if support is None and not is_transposed_linear(module):
+    if support is None and not (is_transposed_linear(module) or is_packed_experts(module)):
         return Refusal(_unsupported_reason(module))
     of_class = None if support is None else support(module)
     reason = of_class or _changed_reason(module) or _shared_reason(name, module, shared)
@@ -337,6 +344,7 @@ class Site:
         bias: how many further parameters its row counts.
         beside: how many of its own numbers stay as they are beside the cores.
         also: names of other modules that hold the same weight.
+        is_packed: whether the kernel's places are experts, of which a sample uses one.
     """
 
     name: str
@@ -348,6 +356,7 @@ class Site:
     bias: int
     beside: int = 0
     also: tuple[str, ...] = ()
+    is_packed: bool = False
 
     @cached_property
     def shape(self) -> WeightShape:
@@ -490,7 +499,8 @@ def _sites(
         bias = part.bias + sum(other.bias for other in further)
         beside = part.beside + sum(other.beside for other in further)
         kind = type(module).__name__
-        site = Site(own_name, name, part.name, kind, part.weight, part.window, bias, beside, tied)
+        held = (part.weight, part.window, bias, beside, tied, part.is_packed)
+        site = Site(own_name, name, part.name, kind, *held)
         is_left = _matches(own_name, leave)
         yield site.uncompressed(AS_ASKED) if is_left else site
 

@@ -17,7 +17,7 @@ from rankscope.compression.sites import Site
 from rankscope.errors import CompressionError, SizeError
 from rankscope.factorize.convolution import ConvolutionSettings, FactorizedConv1d, FactorizedConv2d
 from rankscope.factorize.cores import random_cores
-from rankscope.factorize.formats.format import Format, Ranks
+from rankscope.factorize.formats.format import KERNEL, Format, Ranks
 from rankscope.factorize.formats.plain import DENSE
 from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
 from rankscope.modes import inference
@@ -125,6 +125,8 @@ _FACTORS = {
     "baddbmm": ("batch1", "batch2"),
     "matmul": ("self", "other"),
 }
+# Products of experts, each with rows of its own, and what they call the packed weights.
+_GROUPED = {"grouped_mm_fallback": "weight", "_grouped_mm": "mat2"}
 _CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
 _RECURRENT = ("lstm", "gru")
 
@@ -193,13 +195,18 @@ class _UsageReader:
 
     def _call(self, site: Site, operation: Operation, weight: Value) -> Call | None:
         kind = operation.kind
+        call: Call | None = None
         if kind in _FACTORS:
-            return self._product(operation, weight)
-        if kind == "embedding" and operation["weight"] is weight:
-            return Call(math.prod(operation["indices"].shape), looks_up=True)
-        if kind in _CONVOLUTIONS and operation["weight"] is weight:
-            return self._convolution(site, operation["input"])
-        return _recurrent(site, operation) if kind in _RECURRENT else None
+            call = self._product(operation, weight)
+        elif kind in _GROUPED and operation[_GROUPED[kind]] is weight and site.is_packed:
+            call = Call(operation.inputs[0].shape[0])
+        elif kind == "embedding" and operation["weight"] is weight:
+            call = Call(math.prod(operation["indices"].shape), looks_up=True)
+        elif kind in _CONVOLUTIONS and operation["weight"] is weight:
+            call = self._convolution(site, operation["input"])
+        elif kind in _RECURRENT:
+            call = _recurrent(site, operation)
+        return call
 
     def _product(self, operation: Operation, weight: Value) -> Call | None:
         first, second = (operation[name] for name in _FACTORS[operation.kind])
@@ -275,8 +282,15 @@ def flops(site: Site, format: Format, ranks: Ranks, calls: Iterable[Call]) -> in
     """Operations of a site's weight in a format, core after core; a multiply-add counts two.
 
     Rows of an embedding are looked up in the cores that hold them, which costs nothing, and what is
-    found is multiplied.
+    found is multiplied. A sample meets the place of one expert in the cores that hold experts.
     """
+    if site.is_packed:
+        legs, count = format.legs(site.shape), site.shape.kernel[0]
+        each = sum(
+            2 * math.prod(sizes) // (count if KERNEL[0] in legs[name] else 1)
+            for name, sizes in format.core_shapes(site.shape, ranks).items()
+        )
+        return each * sum(call.samples for call in calls)
     return sum(
         format.row_flops(site.shape, ranks, call.samples)
         if call.looks_up

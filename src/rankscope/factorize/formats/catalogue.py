@@ -1,5 +1,6 @@
 """Every format by its name, as the command line says it."""
 
+from rankscope.factorize.formats.experts import SVD_EACH
 from rankscope.factorize.formats.format import Format
 from rankscope.factorize.formats.plain import (
     DENSE,
@@ -31,5 +32,5 @@ FORMATS: dict[str, Format] = {
     )
 }
 
-# What a stored weight may be: also the dense one, in fewer bits.
-STORED_FORMATS: dict[str, Format] = {**FORMATS, DENSE.name: DENSE}
+# What a stored weight may be: also the dense one, in fewer bits, and experts each by itself.
+STORED_FORMATS: dict[str, Format] = {**FORMATS, DENSE.name: DENSE, SVD_EACH.name: SVD_EACH}
