@@ -65,7 +65,7 @@ def test_what_is_written_is_read_again(
 ) -> None:
     dense, kept = (Costs(*numbers) for numbers in costs)
     made = tuple(Row(**row) for row in rows)
-    plan = Plan(made, Budget(keep, unit), dense, kept, "fisher", tuple(notes))
+    plan = Plan(made, Budget(keep, unit), dense, kept, "activations", tuple(notes))
     saved = SavedPlan(plan, WeightsChecksum.of(b"weights"), built_in)
     path = Path("plan.json")
     path.write_bytes(saved.to_json())

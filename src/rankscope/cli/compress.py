@@ -65,7 +65,7 @@ def run(
         str | None,
         typer.Option(
             metavar="loss",
-            help="What an error counts for: weights, activations, fisher or loss; with data, loss.",
+            help="What an error counts for: weights, activations or loss; with data, loss.",
         ),
     ] = None,
     example: Annotated[
@@ -226,14 +226,13 @@ def _calibration(opened: "Model", network: Any, data: str | None, text: Path | N
 
 def _scoring(scores: str | None, calibration: Any, workers: Any) -> Any:
     """What errors are scored on; without a wish the best that the data allow."""
-    from rankscope.compression.calibration import Activations, Fisher
+    from rankscope.compression.calibration import Activations
     from rankscope.compression.loss_scores import Loss
     from rankscope.compression.scores import Weights
 
     known: dict[str, Any] = {
         "weights": lambda batches: Weights(),
         "activations": Activations,
-        "fisher": lambda batches: Fisher(_loss, batches),
         "loss": lambda batches: Loss(batches, workers=workers),
     }
     name = scores or ("weights" if calibration is None else "loss")
@@ -290,21 +289,6 @@ def _repair(
                 samples = TensorData(torch.cat(_calibration(opened, dense, data, None)))
             repair_model(dense, compressed.model, samples, **settings)
     shutil.rmtree(folder)
-
-
-def _loss(network: Any, batch: Any) -> Any:
-    """The cross entropy of a model's predictions with the classes it thinks most likely."""
-    from torch import Tensor
-    from torch.nn import functional
-
-    from rankscope.compression.scores import run as run_model
-
-    output = run_model(network, batch)
-    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(logits, Tensor) or logits.ndim < 2:
-        raise RequestError("--scores fisher needs a model that gives scores of classes (logits).")
-    rows = logits.flatten(0, -2)
-    return functional.cross_entropy(rows, rows.detach().argmax(dim=-1))
 
 
 def _write(

@@ -3,7 +3,6 @@ from .activation_memory import training_bytes as training_bytes
 from .applying import Compressed as Compressed
 from .applying import apply_plan as apply_plan
 from .calibration import Activations as Activations
-from .calibration import Fisher as Fisher
 from .calibration import RecurrentLayers as RecurrentLayers
 from .candidates import CandidateGenerator as CandidateGenerator
 from .candidates import error_curve as error_curve

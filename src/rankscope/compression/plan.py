@@ -141,7 +141,7 @@ class Plan:
         budget: that it was made for.
         dense: the model's total before, in every unit.
         kept: the model's total after, in every unit; never over the budget.
-        scoring: what errors were scored on: "weights", "activations" or "fisher".
+        scoring: what errors were scored on: "weights", "activations" or "loss".
         notes: what a reader should know, such as estimates and defaults taken.
     """
 

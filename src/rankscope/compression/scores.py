@@ -52,7 +52,7 @@ class ErrorNorm:
 class Scoring(ABC):
     """What errors are scored on. Subclasses may look at data once, in `prepare`."""
 
-    name: ClassVar[str]  # as a plan says it: "weights", "activations", "fisher", "loss"
+    name: ClassVar[str]  # as a plan says it: "weights", "activations", "loss"
 
     @abstractmethod
     def prepare(
