@@ -35,8 +35,12 @@ def decoder(depth: int, width: int, heads: int) -> Configuration:
     ],
 )
 def test_the_gpt3_family_as_in_the_specification(parameters: int, depth: int, width: int) -> None:
-    found = plan(parameters)
+    found = plan(parameters, multiple_of=1)
     assert (found.depth, found.width) == (depth, width)
+    usual = plan(parameters)
+    assert usual.depth == depth
+    assert usual.shape.heads * usual.shape.head_size == usual.width
+    assert abs(usual.width - width) <= usual.shape.head_size / 2 + 1
 
 
 @settings(deadline=None, max_examples=30)
@@ -65,7 +69,7 @@ def test_a_plan_spends_its_budget_up_to_rounding(
 @given(parameters=st.floats(1e8, 1e12), vocabulary=st.integers(10_000, 300_000))
 def test_a_total_budget_pays_the_embedding_first(parameters: float, vocabulary: int) -> None:
     total = parameters + vocabulary * LEVINE.width(LEVINE.best_depth(parameters).real)
-    found = plan(total_parameters=total, vocabulary=vocabulary)
+    found = plan(total_parameters=total, vocabulary=vocabulary, multiple_of=1)
     assert found.law_depth.real == pytest.approx(LEVINE.best_depth(parameters).real)
     spent = found.parameters + vocabulary * found.width
     assert spent == pytest.approx(total, rel=2 / found.width)

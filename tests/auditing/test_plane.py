@@ -103,7 +103,7 @@ def test_every_model_is_a_named_point() -> None:
     planned = compared()
     drawn = marks(planned)
     names = [mark.text for mark in drawn if isinstance(mark, Label) and "mark" in mark.role]
-    assert names == ["80 x 13,459", *SHAPES]
+    assert names == ["80 x 13,440", *SHAPES]
     axes = plane_of_plan(planned).axes(FILE_SIZE)
     places = [mark.place for mark in drawn if isinstance(mark, Dot) and mark.role == "compared"]
     assert places == [axes.place(*shape) for shape in SHAPES.values()]

@@ -26,6 +26,9 @@ def test_a_rounded_width_is_the_nearest_that_heads_and_rounding_divide(
 def test_usual_heads_together_are_never_wider_than_the_width(width: int) -> None:
     heads, head_size = ShapeConstraints().heads_at(width)
     assert width - heads < heads * head_size <= width
+    whole = ShapeConstraints().rounded(width)
+    heads, head_size = ShapeConstraints().heads_at(whole)
+    assert heads * head_size == whole
 
 
 def test_heads_or_their_size_are_kept() -> None:

@@ -1,7 +1,7 @@
 """Findings from spectra."""
 
-import shlex
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from rankscope.auditing.configuration import Parameters
 from rankscope.auditing.findings import Finding, factored_saving, weight_findings
 from rankscope.auditing.tensors import MatrixRow, TensorRow
-from rankscope.cli.main import main
 
 FLAT = MatrixRow(
     name="",
@@ -44,10 +43,9 @@ def test_a_low_rank_is_advice_with_the_parameters_two_factors_save() -> None:
     finding = findings(replace(ROW, matrices=(low,)))["low-rank"]
     assert (finding.value, finding.threshold) == (5, 30)
     assert finding.saving == round((1200 - 5 * 70) / 1200, 4)
-    assert main(shlex.split(finding.command)[1:]) == 0
 
 
-def test_what_can_be_built_is_compressed_and_files_alone_are_priced() -> None:
+def test_what_can_be_built_is_compressed_and_files_alone_are_shown(tmp_path: Path) -> None:
     low = replace(ROW, matrices=(replace(FLAT, rank_at={**FLAT.rank_at, "99": 5}),))
 
     def command(source: str) -> str:
@@ -57,7 +55,8 @@ def test_what_can_be_built_is_compressed_and_files_alone_are_priced() -> None:
     # Two factors hold 350 of 1200.
     assert command("") == "rankscope compress transformer --keep 0.3 --dry-run"
     assert command("my.models:build") == "rankscope compress my.models:build --keep 0.3 --dry-run"
-    assert command("model.safetensors").startswith('rankscope cost "bi,ri,or->bo"')
+    assert command("model.safetensors") == "rankscope audit model.safetensors --json"
+    assert command(str(tmp_path)) == f"rankscope compress {tmp_path} --keep 0.3 --dry-run"
 
 
 @settings(deadline=None)

@@ -71,3 +71,50 @@ def test_what_is_printed_reaches_no_terminal_as_a_command(text: str) -> None:
             sys.stdout.write(text)
     assert all(c.isprintable() or c in "\n\t" or c.isspace() for c in stream.getvalue())
     assert "\x1b" not in stream.getvalue()
+
+
+WORDS = st.lists(st.text("abcdefg", min_size=1, max_size=9), min_size=1, max_size=30).map(" ".join)
+
+
+@settings(deadline=None)
+@given(text=WORDS, width=st.integers(20, 90))
+def test_nothing_is_wider_than_the_terminal_and_no_word_is_lost(text: str, width: int) -> None:
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        patch.setattr("sys.stdout", printed)
+        console.print_text(text, indent="  ")
+        console.print_columns([("head", "1", text), (text, "12", "x")], numbers=(1,))
+        console.print_severity("advice", text)
+    lines = printed.getvalue().splitlines()
+    narrowest = 2 * 12 + 2 + 2 * 2  # two texts as narrow as they get, a number, what is between
+    assert max(map(len, lines)) <= max(width, narrowest)
+    assert printed.getvalue().split().count(text.split()[0]) >= 1
+    held = 4 * text.count("a") + "headadvice".count("a")
+    assert sum(line.count("a") for line in lines) == held
+
+
+def test_files_get_whole_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    console.print_text("word " * 40)
+    console.print_columns([("x" * 200, "1")])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_severity_has_a_colour_on_a_terminal_which_a_title_cannot_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    with console.inert_output():
+        console.print_severity("warning", "a title \x1b[2J")
+    assert "\x1b[1;31m[warning]\x1b[0m a title" in terminal.getvalue()
+    assert "\x1b[2J" not in terminal.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    again = Terminal()
+    monkeypatch.setattr("sys.stdout", again)
+    console.print_severity("warning", "a title")
+    assert again.getvalue() == "[warning] a title\n"

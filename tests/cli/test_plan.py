@@ -29,7 +29,8 @@ def gpt2(folder: Path, depth: int, width: int) -> Path:
 
 def test_the_largest_gpt3(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, f"--params {12 * 96 * 12288**2}")
-    assert (found["depth"], found["width"]) == (80, 13461)
+    assert (found["depth"], found["width"]) == (80, 13440)
+    assert found["heads"] * found["head_size"] == 13440
     assert round(found["depth_real"], 2) == 80.46
     assert (round(found["depth_low"], 1), round(found["depth_high"], 1)) == (78.3, 82.7)
     assert found["law"]["b_error"] == 0.0013

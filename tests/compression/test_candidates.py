@@ -145,3 +145,17 @@ def test_refusals_say_which_format_and_why() -> None:
     assert options.refusals == ("tucker: without a kernel, tucker is svd in disguise; use svd.",)
     tiny = generator.candidates_for(Task(site_of(nn.Linear(2, 2)), (), None))
     assert tiny.refusals[1] == "svd: no smaller even at ranks of one"
+
+
+def test_cp_is_tried_unasked_only_where_its_fits_are_short() -> None:
+    small, large = nn.Conv2d(8, 8, 3), nn.Conv2d(512, 512, 3, device="meta")
+    cp = (FORMATS["cp"],)
+    for module, is_tried in ((small, True), (large, False)):
+        (site,) = read_sites(nn.Sequential(module)).sites
+        task = Task(site, (), None)
+        # A weight that is not tried is not looked at: this one has no numbers.
+        made = CandidateGenerator(cp, num_steps=4, skips_dear=True).candidates_for(task)
+        assert any(each.format == "cp" for each in made.candidates) == is_tried
+        assert is_tried or made.refusals == (
+            "cp: 2,359,296 numbers at ranks up to 2,283 take long to fit; ask for cp by name",
+        )

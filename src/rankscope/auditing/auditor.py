@@ -140,7 +140,7 @@ def audit(
         findings += shape_findings(configuration)
         findings += unnamed_findings(beside, more, "" if model is None else source)
     findings += weight_findings(rows, parameters, "" if model is None else source)
-    findings.sort(key=lambda finding: -finding.severity)
+    findings.sort(key=lambda finding: (-(finding.saving or 0.0), -finding.severity))
     return Audit(source, configuration, parameters, tuple(findings), rows)
 
 

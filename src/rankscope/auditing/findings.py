@@ -6,11 +6,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
+from pathlib import Path
 
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.depth_width_law import LEVINE, parameters_in_blocks
 from rankscope.auditing.families.tensor_list import ExpectedTensor, Part
 from rankscope.auditing.tensors import MatrixRow, TensorRow
+from rankscope.display import counted
 from rankscope.errors import printable
 from rankscope.rank.bounds.counting import counting_upper_bound
 from rankscope.rank.bounds.sizes import AttentionSizes
@@ -443,18 +445,14 @@ def _again(source: str) -> str:
     return f"rankscope audit {shlex.quote(source)} --json" if source else "rankscope audit --json"
 
 
-def _smaller(source: str, matrix: MatrixRow, saving: float) -> str:
-    """The command that makes use of low ranks: on files alone only their price is known."""
+def _smaller(source: str, saving: float) -> str:
+    """The command that makes use of low ranks; a file of weights alone says no model."""
     keep = math.ceil(100 * (1 - saving)) / 100
     if not source:
         return f"rankscope compress transformer --keep {keep} --dry-run"
-    if ":" in source:
+    if ":" in source or Path(source).is_dir():
         return f"rankscope compress {shlex.quote(source)} --keep {keep} --dry-run"
-    rows, columns = matrix.shape
-    return (
-        f'rankscope cost "bi,ri,or->bo" --size b=1 --size i={columns} '
-        f"--size r={matrix.rank_at[ENERGY]} --size o={rows}"
-    )
+    return _again(source)
 
 
 def _count_text(number: int) -> str:
@@ -494,7 +492,7 @@ def _low_rank(rows: Sequence[TensorRow], parameters: Parameters, source: str) ->
         reason="Truncating the singular values is the best approximation of a given rank in the "
         "mean square; what it does to the loss has to be measured.",
         reference="Eckart & Young (1936); measured spectra",
-        command=_smaller(source, matrix, saving),
+        command=_smaller(source, saving),
     )
 
 
@@ -507,7 +505,7 @@ def _copies(rows: Sequence[TensorRow], parameters: Parameters, source: str) -> I
     yield Finding(
         id="copies",
         severity=Severity.NOTE,
-        title=f"{len(copies)} tensors hold the same numbers as another one, "
+        title=f"{counted(len(copies), 'tensor')} with the same numbers as another one, "
         f"such as {copies[0].name} and {copies[0].same_as}.",
         value=len(copies),
         threshold=0,

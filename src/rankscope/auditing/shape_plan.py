@@ -38,13 +38,14 @@ class ShapeConstraints:
         heads: attention heads; the width becomes a multiple of them.
         head_size: size of a head; the width becomes a multiple of it, or `heads` x `head_size`.
         max_depth: the most blocks.
-        multiple_of: what the width should be a multiple of, such as 64 for hardware.
+        multiple_of: what the width should be a multiple of, such as 64 for hardware; None for whole
+            heads of the usual size, 1 for the very width of the law.
     """
 
     heads: int | None = None
     head_size: int | None = None
     max_depth: int | None = None
-    multiple_of: int = 1
+    multiple_of: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("heads", "head_size", "max_depth", "multiple_of"):
@@ -52,7 +53,7 @@ class ShapeConstraints:
             if size is not None and size < 1:
                 raise PlanError(f"plan: {name.replace('_', ' ')} must be at least 1, got {size}.")
         width = self.fixed_width
-        if width is not None and width % self.multiple_of:
+        if width is not None and width % (self.multiple_of or 1):
             raise PlanError(
                 f"plan: {self.heads} heads of size {self.head_size} fix the width at {width:,}, "
                 f"which is no multiple of {self.multiple_of}; leave one of the three out."
@@ -68,7 +69,13 @@ class ShapeConstraints:
     @property
     def step(self) -> int:
         """Every planned width is a multiple of this."""
-        return math.lcm(self.multiple_of, self.head_size or self.heads or 1)
+        return math.lcm(self.multiple_of or 1, self.head_size or self.heads or 1)
+
+    def unit(self, width: float) -> int:
+        """What widths about this one are multiples of: as asked for, or whole heads."""
+        asked = (self.heads, self.head_size, self.multiple_of)
+        is_free = asked == (None, None, None) and width >= HEAD_SIZE
+        return _usual_head(width) if is_free else self.step
 
     def rounded(self, width: float) -> int:
         """The nearest width that meets the constraints.
@@ -82,24 +89,35 @@ class ShapeConstraints:
                 f"multiples of {self.step:,}; ask for a divisor of at most {round(width):,}, or "
                 "give a larger budget."
             )
-        return self.step * round(width / self.step)
+        unit = self.unit(width)
+        return unit * round(width / unit)
 
     def heads_at(self, width: int) -> tuple[int, int]:
-        """Heads and their size at a width; together never wider than it.
+        """Heads and their size: the width is their product, if a size near the usual divides it.
 
         Example:
             >>> (
             ...     ShapeConstraints().heads_at(768),
             ...     ShapeConstraints(heads=8).heads_at(768),
-            ...     ShapeConstraints().heads_at(13461),
+            ...     ShapeConstraints(multiple_of=100).heads_at(1300),
             ... )
-            ((12, 64), (8, 96), (105, 128))
+            ((12, 64), (8, 96), (20, 65))
         """
         if self.head_size is not None:
             return width // self.head_size, self.head_size
-        usual = WIDE_HEAD_SIZE if width >= WIDE else HEAD_SIZE
-        heads = self.heads or max(1, round(width / usual))
+        if self.heads is not None:
+            return self.heads, width // self.heads
+        usual = _usual_head(width)
+        near = [size for size in range(usual // 2, 2 * usual + 1) if width % size == 0]
+        if near:
+            size = min(near, key=lambda size: abs(size - usual))
+            return width // size, size
+        heads = max(1, round(width / usual))
         return heads, width // heads
+
+
+def _usual_head(width: float) -> int:
+    return WIDE_HEAD_SIZE if width >= WIDE else HEAD_SIZE
 
 
 # --- What a reader of a plan should know before building it, in sentences with numbers ------------
@@ -166,8 +184,8 @@ def _on_constraints(shape: Shape, constraints: ShapeConstraints, law_depth: LawD
 def _on_heads(shape: Shape, constraints: ShapeConstraints) -> str | None:
     if constraints.heads is None and constraints.head_size is None:
         return (
-            f"Heads of {shape.head_size} are a convention (about 64, or 128 from width {WIDE:,} "
-            "on), kept together within the width; the law says nothing about heads."
+            f"Heads of {shape.head_size} are a convention (64, or 128 from width {WIDE:,} on), and "
+            "widths are whole heads; the law says nothing about heads."
         )
     return (
         f"Widths are multiples of {constraints.step:,}, for the heads and the rounding asked for."
@@ -325,7 +343,7 @@ def plan(  # noqa: PLR0913 - the options of the command, all by name
     heads: int | None = None,
     head_size: int | None = None,
     max_depth: int | None = None,
-    multiple_of: int = 1,
+    multiple_of: int | None = None,
     compare: Mapping[str, Configuration] = MappingProxyType({}),
     law: DepthLaw = LEVINE,
 ) -> Plan:
@@ -346,7 +364,7 @@ def plan(  # noqa: PLR0913 - the options of the command, all by name
         heads: attention heads; the width becomes a multiple of them.
         head_size: size of a head; with `heads` it fixes the width.
         max_depth: the most blocks.
-        multiple_of: what the width should be a multiple of.
+        multiple_of: what the width should be a multiple of; None for whole heads.
         compare: models to put beside it, by name.
         law: the depth-to-width law.
 
@@ -392,7 +410,8 @@ def _plan_shape(budget: Budget, constraints: ShapeConstraints, law_depth: float)
     depth = max(1, round(law_depth))
     limit = budget.embedding.limit
     if limit is not None and round(budget.width(depth)) > limit:
-        narrow = max(limit // constraints.step * constraints.step, 1)
+        unit = constraints.unit(limit)
+        narrow = max(limit // unit * unit, 1)
         depth = max(depth, math.ceil(budget.depth(narrow) - ROUNDING))
     depth = depth if constraints.max_depth is None else min(depth, constraints.max_depth)
     if depth > DEEPEST:

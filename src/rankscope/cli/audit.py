@@ -67,7 +67,7 @@ def _print(audited: Any) -> None:
     shape = audited.configuration
     print(audited.source)
     if shape is not None:
-        print(
+        console.print_text(
             f"{shape.family}, depth {shape.depth}, width {shape.width:,}, {shape.heads} heads of "
             f"{shape.head_size}, embedding rank {shape.embedding_rank:,}"
         )
@@ -81,9 +81,10 @@ def _print(audited: Any) -> None:
         numbers=(1, 2),
     )
     for finding in audited.findings:
-        print(f"\n[{finding.severity.name.lower()}] {finding.title}")
-        print(f"  {finding.reason}")
-        print(f"  {finding.reference}")
+        print()
+        console.print_severity(finding.severity.name.lower(), finding.title)
+        console.print_text(finding.reason, indent="  ")
+        console.print_text(finding.reference, indent="  ")
         print(f"  $ {finding.command}")
     _print_tensors(audited.tensors)
 

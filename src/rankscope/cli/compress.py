@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rankscope.models import Model
 
 REPORT = "report.json"
+WIDE = 120  # columns that a plan needs to be a table
 REPAIR_SEQUENCES = 4096  # of a text, at most
 EXPORTED = {"onnx": "model.onnx", "torch": "model.pt2"}
 
@@ -401,17 +402,9 @@ def _read_bits(text: str | None) -> list[int]:
 
 
 def _print(plan: Any) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for head in ("name", "shape", "format", "ranks"):
-        table.add_column(head, overflow="fold")
-    for head in ("bits", "kept", "of", "error"):
-        table.add_column(head, justify="right")
-    table.add_column("reason", overflow="fold")
-    for row in plan.rows:
-        table.add_row(
+    rows = [("name", "shape", "format", "ranks", "bits", "kept", "of", "error", "reason")]
+    rows += [
+        (
             row.name or "(model)",
             " x ".join(map(str, row.shape)),
             row.format or "dense",
@@ -422,10 +415,19 @@ def _print(plan: Any) -> None:
             f"{row.error:.3g}" if row.format else "",
             row.reason,
         )
-    Console(soft_wrap=False).print(table)
+        for row in plan.rows
+    ]
+    width = console.columns()
+    if width is not None and width < WIDE:
+        # The reasons would stand a word to a line: each goes below its row.
+        for row in rows[1:]:
+            print(f"{row[0]}: {row[2]} {row[3]}".rstrip(), f"{row[5]} of {row[6]}", sep=", ")
+            console.print_text(row[8], indent="  ")
+    else:
+        console.print_columns(rows, numbers=(4, 5, 6, 7))
     _print_totals(plan)
     for note in plan.notes:
-        print(note)
+        console.print_text(note)
 
 
 def _print_measured(report: Any) -> None:

@@ -1,9 +1,12 @@
 """Where output goes: numbers and paths to standard output, everything else to standard error."""
 
+import itertools
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -69,15 +72,90 @@ def to_json(document: Mapping[str, object]) -> str:
     return _NOT_SHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def columns() -> int | None:
+    """The width of the terminal; None if nobody reads lines, and files get them whole.
+
+    COLUMNS says it where there is no terminal.
+    """
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated) > 0:
+        return int(stated)
+    stream = _plain_output()
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def _plain_output() -> Any:
+    return sys.stdout._stream if isinstance(sys.stdout, _InertOutput) else sys.stdout
+
+
+def print_text(text: str, *, indent: str = "") -> None:
+    """Print a paragraph, wrapped at the width of the terminal."""
+    width = columns()
+    if width is None or len(indent) + len(text) <= width:
+        print(f"{indent}{text}")
+        return
+    for line in textwrap.wrap(
+        text,
+        max(width, len(indent) + _NARROWEST),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    ):
+        print(line)
+
+
+def print_severity(severity: str, title: str) -> None:
+    """Print a title with its severity before it, in a colour if a terminal shows it."""
+    stream = _plain_output()
+    is_coloured = stream.isatty() and "NO_COLOR" not in os.environ
+    before, after = (f"\x1b[{_COLOURS.get(severity, '1')}m", "\x1b[0m") if is_coloured else ("", "")
+    stream.write(before)
+    print(f"[{severity}]", end="")
+    stream.write(after)
+    width = columns()
+    room = _NARROWEST if width is None else max(_NARROWEST, width - len(severity) - 3)
+    first, *others = [title] if width is None else textwrap.wrap(title, room) or [""]
+    print(f" {first}")
+    for line in others:
+        print(f"  {line}")
+
+
+_COLOURS = {"warning": "1;31", "advice": "1;33", "note": "1;34"}  # red, yellow, blue
+_NARROWEST = 12  # characters of a column or a paragraph, however narrow the terminal is
+
+
 def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = ()) -> None:
-    """Print aligned columns, those in `numbers` to the right; never cut or wrapped."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Print aligned columns, those in `numbers` to the right; never cut.
+
+    Where they are wider than the terminal, the widest texts are wrapped within their columns.
+    """
+    widths = _fitting([max(map(len, column)) for column in zip(*rows, strict=True)], numbers)
     for row in rows:
         cells = [
-            cell.rjust(width) if column in numbers else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+            if len(cell) > width
+            else [cell]
+            for cell, width in zip(row, widths, strict=True)
         ]
-        print("  ".join(cells).rstrip())
+        for lines in itertools.zip_longest(*cells, fillvalue=""):
+            shown = [
+                line.rjust(width) if column in numbers else line.ljust(width)
+                for column, (line, width) in enumerate(zip(lines, widths, strict=True))
+            ]
+            print("  ".join(shown).rstrip())
+
+
+def _fitting(widths: list[int], numbers: Collection[int]) -> list[int]:
+    """Widths that fit the terminal; the widest column of text gives way first."""
+    most = columns()
+    texts = [place for place in range(len(widths)) if place not in numbers]
+    while most is not None and texts and sum(widths) + 2 * (len(widths) - 1) > most:
+        widest = max(texts, key=lambda place: widths[place])
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths
 
 
 def print_error(message: str) -> None:

@@ -49,8 +49,9 @@ def run(
     head_size: Annotated[int | None, typer.Option(help="Size of a head.")] = None,
     max_depth: Annotated[int | None, typer.Option(help="The most blocks.")] = None,
     multiple_of: Annotated[
-        int, typer.Option(help="Round the width to a multiple of this, such as 64.")
-    ] = 1,
+        int | None,
+        typer.Option(help="Round the width to a multiple of this; whole heads if not given."),
+    ] = None,
     compare: Compare = None,
     output: Annotated[
         Path | None,
@@ -130,13 +131,15 @@ def _print(plan: "Plan") -> None:
         ],
         numbers=(1,),
     )
-    print(
-        f"\nLaw: ln(width) = {law.intercept} ± {law.intercept_error} + "
+    print()
+    console.print_text(
+        f"Law: ln(width) = {law.intercept} ± {law.intercept_error} + "
         f"({law.slope} ± {law.slope_error}) x depth    [{law.reference}]"
-        f"\nFitted on {law.data}."
     )
+    console.print_text(f"Fitted on {law.data}.")
     for note in plan.notes:
-        print(f"\n{note}")
+        print()
+        console.print_text(note)
     print("\nAlternatives for the same budget; bounds are log3 of the separation rank")
     _print_alternatives(plan)
     if plan.compared:

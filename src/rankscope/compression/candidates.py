@@ -41,6 +41,7 @@ from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, Factori
 # --- How the error of a weight falls as its ranks grow, for one format ----------------------------
 
 
+MAX_FIT = 10**9  # numbers of a weight times the rank that holds as many: a few seconds of fits
 NUM_FITS = 4  # of a curve whose errors can only be measured one by one
 SMALLEST_ERROR = 1e-12  # where logarithms of errors are taken
 
@@ -174,19 +175,21 @@ class CandidateGenerator:
         bits: of each stored number of the cores; None stands for those of the dense weight.
         num_steps: ranks tried for each format.
         stopwatch: that times candidates; None if seconds do not matter.
+        skips_dear: whether formats that need long fits for a weight are left out there.
     """
 
     formats: tuple[Format, ...]
     bits: tuple[int | None, ...] = (None,)
     num_steps: int = 20
     stopwatch: Stopwatch | None = None
+    skips_dear: bool = False
 
     def candidates_for(self, task: Task) -> SiteCandidates:
         """All candidates of one site."""
         site, refusals = task.site, []
         candidates = [self._dense(task)]
         for format in self._formats(site):
-            reason = format.refusal(site.shape)
+            reason = format.refusal(site.shape) or self._dear(site, format)
             ladder = [] if reason else self._ladder(site, format)
             if ladder:
                 dense = candidates[0].costs
@@ -203,6 +206,16 @@ class CandidateGenerator:
         """Those to try: for experts also each by itself, where svd is asked for."""
         each = any(format.name == "svd" for format in self.formats) and site.is_packed
         return (*self.formats, SVD_EACH) if each else self.formats
+
+    def _dear(self, site: Site, format: Format) -> str | None:
+        """Why the fits of a format take too long to be tried without being asked for."""
+        if not self.skips_dear or format.name != "cp":
+            return None
+        entries = site.shape.num_parameters
+        (rank,) = format.largest_ranks(site.shape, entries) or (1,)
+        if entries * rank <= MAX_FIT:
+            return None
+        return f"{entries:,} numbers at ranks up to {rank:,} take long to fit; ask for cp by name"
 
     def _ladder(self, site: Site, format: Format) -> list[Ranks]:
         times = max(1 if bits is None else site.bits // bits for bits in self.bits)

@@ -135,6 +135,7 @@ class PlanSettings:
     leave: tuple[str, ...] = ()
     measures_latency: bool = False
     num_steps: int = 20
+    skips_dear: bool = False
     workers: Workers = field(default_factory=lambda: Workers("sequential"))
 
 
@@ -173,7 +174,11 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
     settings.scoring.prepare(model, left=left, report=report)
     stopwatch = Stopwatch() if settings.measures_latency else None
     generator = CandidateGenerator(
-        settings.formats, _bits(settings.bits), settings.num_steps, stopwatch
+        settings.formats,
+        _bits(settings.bits),
+        settings.num_steps,
+        stopwatch,
+        skips_dear=settings.skips_dear,
     )
     sites = [entry for entry in entries if isinstance(entry, Site)]
     tasks = [
@@ -306,8 +311,8 @@ def choose_within_both(
     return Choice(tuple(picks), cost, score, 0.0 if gap <= slack else gap)
 
 
-# Those that run as short chains of convolutions or products, and whose errors need no fits.
-DEFAULT_FORMATS = ("svd", "tucker", "tensor-train")
+# Those that run as short chains of convolutions or products.
+DEFAULT_FORMATS = ("svd", "cp", "tucker", "tensor-train")
 STEPS, FINE_STEPS = 20, 64  # ranks tried for each format: under a budget, within a tolerance
 
 
@@ -335,7 +340,8 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
     Args:
         model: any module; it is only looked at.
         budget: a share to keep, or a `Tolerance` for each weight.
-        formats: to choose from; svd, tucker and tensor-train if not given.
+        formats: to choose from; if not given svd, tucker and tensor-train, and cp for weights
+            whose fits take no more than a few seconds.
         example: one batch as the model takes it; needed to count flops and latency. Modules that
             it does not reach are left alone.
         scores: what errors are scored on; the weights alone if not given.
@@ -365,6 +371,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
     )
     settings = PlanSettings(
         formats=tuple(formats or (STORED_FORMATS[name] for name in names)),
+        skips_dear=not formats,
         scoring=scores or Weights(),
         example=example,
         bits=tuple(bits),
