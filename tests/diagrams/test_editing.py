@@ -108,11 +108,13 @@ def test_every_template_has_all_sizes(name: str) -> None:
 
 
 def test_settings_of_a_template_are_set_by_size_and_pins_stay() -> None:
-    document = edited(UseTemplate("tensor-train"), Pin("G1", 1.0, 2.0), SetSize("order", 6))
+    document = edited(UseTemplate("tensor-train"), Pin({"G1": (1.0, 2.0)}), SetSize("order", 6))
     assert len(document.diagram.nodes) == 6
     assert document.positions == {"G1": (1.0, 2.0)}
     assert edited(SetKind("i1", IndexKind.BATCH), start=document).template is None
     assert edited(Remove(("G1",)), start=document).positions == {}
+    with pytest.raises(DiagramError, match="no tensor 'G9' to pin"):
+        edited(Pin({"G9": (0, 0)}), start=document)
 
 
 def test_an_equation_keeps_names_roles_and_sizes() -> None:
@@ -188,7 +190,7 @@ def test_barriers_change_and_refuse_by_name() -> None:
 
 
 def test_names_change_everywhere_and_differ() -> None:
-    layer = edited(Wrap(("A",), "softmax", over=("j",)), Pin("A", 1, 2), start=PRODUCT)
+    layer = edited(Wrap(("A",), "softmax", over=("j",)), Pin({"A": (1, 2)}), start=PRODUCT)
     renamed = edited(Rename("A", "Weights"), Rename("j", "inner"), Rename("R1", "S"), start=layer)
     assert renamed.diagram.regions[0].members == ("Weights",)
     assert renamed.diagram.regions[0].over == ("inner",)
@@ -250,7 +252,7 @@ def test_contractions_by_hand_are_added_up_beside_the_best_order() -> None:
 
 def test_undo_goes_back_to_nothing_and_redo_forward() -> None:
     history = History()
-    edits = [UseTemplate("cp"), Pin("A1", 0, 0), Release(), Clear(), UseEinsum("ij->i")]
+    edits = [UseTemplate("cp"), Pin({"A1": (0, 0)}), Release(), Clear(), UseEinsum("ij->i")]
     states = [history.present]
     for edit in edits:
         history = history.applied(edit)

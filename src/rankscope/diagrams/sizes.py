@@ -1,7 +1,7 @@
 """The size of every index: given, shared through a symbol, or forced by a convolution."""
 
 from collections.abc import Iterable, Mapping
-from itertools import count
+from itertools import chain, count
 
 from opt_einsum import get_symbol
 
@@ -94,15 +94,15 @@ def letters(names: Iterable[str]) -> dict[str, str]:
     wanted = tuple(dict.fromkeys(names))
     used = dict.fromkeys(name for name in wanted if _is_letter(name))
     chosen: dict[str, str] = {}
+    # One pass for all names: what one of them skipped is used.
+    symbols = (symbol for symbol in map(get_symbol, count()) if symbol.isalpha())
     for name in wanted:
         if _is_letter(name):
             chosen[name] = name
             continue
         first = name[:1]
         own = [letter for letter in (first.lower(), first.upper()) if _is_letter(letter)]
-        symbols = (symbol for symbol in map(get_symbol, count()) if symbol.isalpha())
-        candidates = (*own, *(next(symbols) for _ in range(len(used) + 1)))
-        chosen[name] = next(letter for letter in candidates if letter not in used)
+        chosen[name] = next(letter for letter in chain(own, symbols) if letter not in used)
         used[chosen[name]] = None
     return chosen
 

@@ -1,13 +1,16 @@
 """Edits of barriers and places, and contractions that are carried out by hand."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.editing.document import Document, Edit, changed_to
+from rankscope.diagrams.editing.document import Document, Edit, Point, changed_to
 from rankscope.diagrams.editing.finding import fresh, node_of, part_names, require_part
 from rankscope.diagrams.parts import Function, Region
 from rankscope.diagrams.rewriting import contract_nodes
 from rankscope.errors import DiagramError
+
+FARTHEST = 1000  # units of the layout's grid
 
 
 @dataclass(frozen=True)
@@ -89,17 +92,22 @@ class SetBarrier(Edit):
 
 @dataclass(frozen=True)
 class Pin(Edit):
-    """Put a tensor or a convolution somewhere; it stays there."""
+    """Put tensors and convolutions somewhere; they stay there."""
 
-    name: str
-    x: float
-    y: float
+    positions: Mapping[str, Point]
 
     def apply(self, document: Document) -> Document:
-        if self.name not in [part.name for part in document.diagram.holders]:
-            raise DiagramError(f"There is no tensor {self.name!r} to pin.")
-        point = (round(self.x, 3), round(self.y, 3))
-        return replace(document, positions={**document.positions, self.name: point})
+        known = [part.name for part in document.diagram.holders]
+        for name in self.positions:
+            if name not in known:
+                raise DiagramError(f"There is no tensor {name!r} to pin.")
+            if not all(abs(value) <= FARTHEST for value in self.positions[name]):
+                raise DiagramError(
+                    f"A tensor is pinned at most {FARTHEST:,} units away, got "
+                    f"{self.positions[name]} for {name!r}."
+                )
+        points = {name: (round(x, 3), round(y, 3)) for name, (x, y) in self.positions.items()}
+        return replace(document, positions={**document.positions, **points})
 
 
 @dataclass(frozen=True)

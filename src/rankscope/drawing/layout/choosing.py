@@ -215,11 +215,23 @@ def lay_out(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) 
     Raises:
         LayoutError: if a hint or `view.cut` names something that is not there.
     """
-    if hints is NO_HINTS:
-        return render(
-            diagram, _placed_alike(_plain_form(diagram, view), replace(view, cut=())), view
-        )
-    return render(diagram, place(diagram, hints, view), view)
+    return render(diagram, placed(diagram, hints, view), view)
+
+
+def placed(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) -> Placement:
+    """As `place`, but a diagram that looks like an earlier one gets its placement.
+
+    Raises:
+        LayoutError: if a hint names something that is not there.
+    """
+    if hints.legs or hints.label_sides:
+        return place(diagram, hints, view)
+    hints.check(diagram)
+    placement = _placed_alike(_plain_form(diagram, view), replace(view, cut=()))
+    if not hints.positions:
+        return placement
+    inner = without_indices(diagram, placement.plates)
+    return pinned(Wiring(inner), placement, hints.positions).rounded()
 
 
 @lru_cache(maxsize=256)
