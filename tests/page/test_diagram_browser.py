@@ -22,6 +22,8 @@ from tests.page.conftest import Served, serve_in_thread  # noqa: E402
 from rankscope.page.session import Session  # noqa: E402
 
 pytestmark = pytest.mark.slow
+PATIENCE = 120_000  # milliseconds: a machine may be busy
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,7 @@ def own(tmp_path: Path) -> Iterator[Served]:
 def page(browser: Browser, own: Served) -> Iterator[Page]:
     complaints: list[str] = []
     made = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    made.set_default_timeout(PATIENCE)
     made.on("console", lambda message: complaints.append(message.text))
     made.on("pageerror", lambda error: complaints.append(str(error)))
     made.goto(f"{own.address}#diagrams")
