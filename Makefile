@@ -2,11 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # All extras, so that no test is skipped for a missing package.
-EXTRAS := draw,open,paths,ray,dask,export,text,download,distributed,dev
+EXTRAS := draw,open,paths,ray,dask,export,text,notebook,site,download,distributed,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check lint fuzz kill gallery topics tables experiment-tables bench clean
+.PHONY: demo test check lint fuzz kill gallery notebooks site topics tables experiment-tables bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
@@ -44,6 +44,14 @@ kill: $(INSTALLED)
 
 gallery: $(INSTALLED)
 	$(BIN)/python docs/make_gallery.py
+
+# Runs docs/notebooks/*.py cell by cell, and writes them as notebooks.
+notebooks: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/make_notebooks.py
+
+# The documentation as a site, in the folder site/; nothing is fetched.
+site: $(INSTALLED)
+	$(BIN)/python docs/make_site.py site
 
 topics: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/make_topics.py

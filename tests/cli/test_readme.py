@@ -1,4 +1,4 @@
-"""The README's commands are run, and must print what it shows."""
+"""The commands of the README and of the pages for users are run, and must print what is shown."""
 
 import re
 import shlex
@@ -8,12 +8,15 @@ import pytest
 
 from rankscope.cli.main import main
 
-README = Path(__file__).parents[2] / "README.md"
-MAKE_COMMANDS = {"make demo", "make test"}
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "questions").glob("*.md"))]
+OTHER_COMMANDS = {"make demo", "make test", 'pip install -e ".[draw,open]"'}
 
 
-def sessions() -> list[tuple[str, str]]:
-    blocks = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def sessions(page: Path) -> list[tuple[str, str]]:
+    text = re.sub(r"^    ", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     found = []
     for block in blocks:
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -22,8 +25,7 @@ def sessions() -> list[tuple[str, str]]:
     return found
 
 
-SESSIONS = sessions()
-COMMANDS = [session for session in SESSIONS if session[0].startswith("rankscope ")]
+SESSIONS = sessions(README)
 
 
 def test_the_two_make_commands_come_first() -> None:
@@ -31,9 +33,9 @@ def test_the_two_make_commands_come_first() -> None:
 
 
 def test_every_command_is_known_to_be_run() -> None:
-    assert COMMANDS
-    for command, _ in SESSIONS:
-        assert command in MAKE_COMMANDS or command.startswith("rankscope "), command
+    for page in (README, *PAGES):
+        for command, _ in sessions(page):
+            assert command in OTHER_COMMANDS or command.startswith("rankscope "), command
 
 
 def matches(printed: list[str], shown: list[str]) -> bool:
@@ -45,11 +47,15 @@ def matches(printed: list[str], shown: list[str]) -> bool:
     return bool(printed) and printed[0] == shown[0] and matches(printed[1:], shown[1:])
 
 
-def test_the_commands_print_what_the_readme_shows(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_the_commands_print_what_the_page_shows(
+    page: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "examples").symlink_to(README.parent / "examples")
-    for command, output in COMMANDS:  # in one folder: a command may read what another wrote
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for command, output in sessions(page):  # in one folder: one may read what another wrote
+        if command in OTHER_COMMANDS:
+            continue
         assert main(shlex.split(command)[1:]) == 0, command
         printed = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
         assert matches(printed, [line.rstrip() for line in output.splitlines()]), command
