@@ -34,12 +34,16 @@ PACKAGES = (
     "rankscope.generalize",
     "rankscope.networks",
     "rankscope.lab",
+    "rankscope.lab.constructions",
+    "rankscope.lab.data",
+    "rankscope.lab.experiments",
     "rankscope.tensor_files",
 )
 # Files at the top that pages speak of.
 BESIDE = ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "README.md")
 LINK = re.compile(r"(?<=\]\()(\.\./)+(?P<path>[^)#\s]+)")
-NUMBER = re.compile(r"^(\s*)(Args|Returns|Raises|Example|Reference|Attributes):\s*$", re.MULTILINE)
+HEADING = re.compile(r"(Args|Returns|Raises|Example|Reference|Attributes):\s*$")
+ITEM = re.compile(r" {4}([\w.*]+): (.*)")
 
 
 def main(target: Path) -> None:
@@ -205,23 +209,31 @@ def _members(kind: type) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """A docstring of Google's form as Markdown: headings in bold, blocks kept as they are."""
+    """A docstring of Google's form as Markdown: arguments and errors as lists, examples as code."""
     lines: list[str] = []
-    is_block = False
-    for line in text.splitlines():
-        heading = NUMBER.match(line)
-        if heading or (is_block and line and not line.startswith(" ")):
-            if is_block:
-                lines += ["```", ""]
-            is_block = False
-        if heading:
-            lines += ["", f"**{heading[2]}**", "", "```text"]
-            is_block = True
-        elif line.startswith(".. math::"):
-            lines += ["", f"`{line.removeprefix('.. math::').strip()}`", ""]
+    heading = ""
+    for line in [*text.splitlines(), ""]:
+        found = HEADING.match(line)
+        if found or (heading and line and not line.startswith(" ")):
+            lines += ["```", ""] if heading == "Example" else [""]
+            heading = ""
+        if found:
+            heading = found[1]
+            lines += ["", f"**{heading}**", "", *(["```pycon"] if heading == "Example" else [])]
+        elif heading in ("", "Reference"):
+            math = line.strip().startswith(".. math::")
+            lines.append(f"`{line.replace('.. math::', '').strip()}`" if math else line.strip())
+        elif heading == "Example":
+            lines.append(line.removeprefix("    "))
         else:
-            lines.append(line.removeprefix("    ") if is_block else line)
-    return "\n".join([*lines, *(["```"] if is_block else [])])
+            lines.append(_item(line))
+    return "\n".join([*lines, *(["```"] if heading == "Example" else [])])
+
+
+def _item(line: str) -> str:
+    """A line below Args, Raises and the like: a name begins an item, what is deeper goes on."""
+    name = ITEM.match(line)
+    return f"- `{name[1]}`: {name[2]}" if name else f"  {line.strip()}" if line.strip() else ""
 
 
 if __name__ == "__main__":
