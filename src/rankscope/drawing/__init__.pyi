@@ -10,9 +10,12 @@ from .frames import contraction_frames as contraction_frames
 from .frames import largest_intermediate as largest_intermediate
 from .frames import total_flops as total_flops
 from .layout.choosing import lay_out as lay_out
+from .layout.choosing import placed as placed
+from .layout.keeping import keep_places as keep_places
 from .layout.placement import Hints as Hints
 from .layout.placement import Side as Side
 from .layout.placement import View as View
+from .layout.render import render as render
 from .page import below as below
 from .page import beside as beside
 from .page import columns as columns
