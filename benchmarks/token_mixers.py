@@ -1,7 +1,7 @@
 """Transformers and recurrences on all pairs of half-inputs, against the attention kernel.
 
 Both evaluate exactly modulo a prime; eight tokens, width 4, one thread. Plain attention sees other
-tokens through one Gram matrix, a mask or a gate makes a matrix for every token: the sums of four
+tokens through one Gram matrix, a mask or a gate makes a matrix for every token: the sums of
 products that a pair costs are counted beside the times.
 """
 
@@ -21,7 +21,7 @@ from rankscope.rank.partition import Partition
 
 NAME = "token_mixers"
 PRIME = 16777213
-POINTS = 256
+POINTS = 512  # a tile of a measurement
 TOKENS = 8
 OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("multi-query", {"heads": 2, "num_kv_heads": 1}),

@@ -107,6 +107,18 @@ def test_programs_give_the_values_of_the_defining_equations(
     assert numpy.array_equal(graded, defined.graded_values(rows, columns))
 
 
+@pytest.mark.parametrize(("tokens", "state"), [(12, 1), (4, 3)])
+def test_both_roads_of_the_delta_rule_give_its_values(tokens: int, state: int) -> None:
+    """States are cheaper for many tokens and small keys, scores for few tokens."""
+    network = Recurrence(kind="delta", depth=2, width=2, state=state, num_tokens=tokens)
+    partition, few = Partition.interleaved(tokens), numpy.arange(3)
+    ours, defined = (
+        make(partition, seed=0, prime=PRIMES[0]).values(few, few)
+        for make in (network.split, network.reference_split)
+    )
+    numpy.testing.assert_array_equal(ours, defined)
+
+
 @settings(deadline=None, max_examples=10)
 @given(depth=st.integers(1, 2), heads=st.sampled_from((1, 2)), seed=st.integers(0, 9))
 def test_without_decay_linear_attention_is_causal_attention(

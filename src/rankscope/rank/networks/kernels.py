@@ -3,10 +3,10 @@
 A residue is a float64 integer of absolute value at most h = (p + 3) / 2; `separation.kernels`
 proves that x - rint(x / p) p is one, exactly, for every integer x with |x| + h <= 2^53.
 
-An instruction sums four products. Its operands are residues, or what the two sides of a pair add
-up to, at most 2h:
+An instruction sums up to four products of rows, or up to six of a factor and a row. Its operands
+are residues, or what the two sides of a pair add up to, at most 2h:
 
-- p < 2^25: |target| + 4 (2h)^2 + h <= 16 (2^24 + 1)^2 + 2^26 < 2^53, so it is reduced once.
+- p < 2^25: |target| + 6 (2h)^2 + h <= 24 (2^24 + 1)^2 + 2^26 < 2^53, so it is reduced once.
 - otherwise what the sides add up to is reduced first, and products are taken one by one with the
   left factor cut in two, 2^16 high + low with |low| <= 2^15 and |high| <= 2^14 + 1: then
   |high · right| < 2^45, and |target| + 2^16 |its residue| + |low · right| < 2^48.
@@ -31,9 +31,9 @@ class Program(NamedTuple):
     """A straight-line program on rows of residues; row 0 is zero and the inputs follow it.
 
     Args:
-        instructions: (count, 11): whether the left operands are factors (1) or rows (0); the
-            target row; whether to add to it (1) or to overwrite it (0); four left operands;
-            four right ones, which are rows.
+        instructions: (count, 15): whether the left operands are factors (1) or rows (0); the
+            target row; whether to add to it (1) or to overwrite it (0); six left operands;
+            six right ones, which are rows, row 0 after the last of them.
         factors: the constants, balanced; number 0 is zero.
         num_rows: how many rows it works on.
         results: the rows that hold the outcome.
@@ -47,61 +47,75 @@ class Program(NamedTuple):
 
 @compiled
 def add_products(rows: Rows, instruction: Instructions, prime: float) -> None:
-    """Sum four products of rows, for a prime below 2^25."""
+    """Sum up to four products of rows, for a prime below 2^25."""
     inverse = 1.0 / prime
+    kept = float(instruction[2])
     target = rows[instruction[1]]
     left0, left1 = rows[instruction[3]], rows[instruction[4]]
-    left2, left3 = rows[instruction[5]], rows[instruction[6]]
-    right0, right1 = rows[instruction[7]], rows[instruction[8]]
-    right2, right3 = rows[instruction[9]], rows[instruction[10]]
-    if instruction[2] == 0:
+    right0, right1 = rows[instruction[9]], rows[instruction[10]]
+    if instruction[11] == 0:
         for lane in range(target.size):
             first = left0[lane] * right0[lane] + left1[lane] * right1[lane]
-            value = first + (left2[lane] * right2[lane] + left3[lane] * right3[lane])
+            value = kept * target[lane] + first
             target[lane] = value - numpy.rint(value * inverse) * prime
         return
+    left2, left3 = rows[instruction[5]], rows[instruction[6]]
+    right2, right3 = rows[instruction[11]], rows[instruction[12]]
     for lane in range(target.size):
         first = left0[lane] * right0[lane] + left1[lane] * right1[lane]
         second = left2[lane] * right2[lane] + left3[lane] * right3[lane]
-        value = target[lane] + (first + second)
+        value = kept * target[lane] + (first + second)
         target[lane] = value - numpy.rint(value * inverse) * prime
 
 
 @compiled
 def add_multiples(rows: Rows, factors: Rows, instruction: Instructions, prime: float) -> None:
-    """Sum four products of a factor and a row, for a prime below 2^25."""
+    """Sum up to six products of a factor and a row, for a prime below 2^25."""
     inverse = 1.0 / prime
+    kept = float(instruction[2])
     target = rows[instruction[1]]
     factor0, factor1 = factors[instruction[3]], factors[instruction[4]]
-    factor2, factor3 = factors[instruction[5]], factors[instruction[6]]
-    right0, right1 = rows[instruction[7]], rows[instruction[8]]
-    right2, right3 = rows[instruction[9]], rows[instruction[10]]
-    if instruction[2] == 0:
+    right0, right1 = rows[instruction[9]], rows[instruction[10]]
+    if instruction[11] == 0:
         for lane in range(target.size):
             first = factor0 * right0[lane] + factor1 * right1[lane]
-            value = first + (factor2 * right2[lane] + factor3 * right3[lane])
+            value = kept * target[lane] + first
             target[lane] = value - numpy.rint(value * inverse) * prime
         return
+    factor2, factor3 = factors[instruction[5]], factors[instruction[6]]
+    right2, right3 = rows[instruction[11]], rows[instruction[12]]
+    if instruction[13] == 0:
+        for lane in range(target.size):
+            first = factor0 * right0[lane] + factor1 * right1[lane]
+            second = factor2 * right2[lane] + factor3 * right3[lane]
+            value = kept * target[lane] + (first + second)
+            target[lane] = value - numpy.rint(value * inverse) * prime
+        return
+    factor4, factor5 = factors[instruction[7]], factors[instruction[8]]
+    right4, right5 = rows[instruction[13]], rows[instruction[14]]
     for lane in range(target.size):
         first = factor0 * right0[lane] + factor1 * right1[lane]
         second = factor2 * right2[lane] + factor3 * right3[lane]
-        value = target[lane] + (first + second)
+        third = factor4 * right4[lane] + factor5 * right5[lane]
+        value = kept * target[lane] + (first + second + third)
         target[lane] = value - numpy.rint(value * inverse) * prime
 
 
 @compiled
 def add_wide_products(rows: Rows, factors: Rows, instruction: Instructions, prime: float) -> None:
-    """Sum four products of either kind, one by one, for a prime below 2^31."""
+    """Sum products of either kind, one by one, for a prime below 2^31."""
     inverse = 1.0 / prime
     target = rows[instruction[1]]
     if instruction[2] == 0:
         target[:] = 0.0
-    for place in range(3, 7):
+    for place in range(3, 9):
+        if instruction[place + 6] == 0:
+            break
         if instruction[0] == 0:
             left = rows[instruction[place]]
         else:
             left = numpy.full(target.size, factors[instruction[place]])
-        right = rows[instruction[place + 4]]
+        right = rows[instruction[place + 6]]
         for lane in range(target.size):
             high = numpy.rint(left[lane] / HALF_WIDTH)
             low = left[lane] - high * HALF_WIDTH

@@ -149,7 +149,8 @@ def _product(prime: int, *matrices: Residues) -> Residues:
 # --- Writing straight-line programs for `attention_kernels`, and giving their values few rows -----
 
 
-_OPERANDS = 4
+_OPERANDS = 6  # in an instruction
+MOST_TERMS = (4, 6)  # of products of rows, of multiples of rows
 
 
 class ProgramWriter:
@@ -217,8 +218,8 @@ class ProgramWriter:
                 num_rows = max(num_rows, row_of[target] + 1)
             line[1] = row_of[target]
             if line[0] == 0:
-                line[3:7] = [row_of[number] for number in line[3:7]]
-            line[7:] = [row_of[number] for number in line[7:]]
+                line[3:9] = [row_of[number] for number in line[3:9]]
+            line[9:] = [row_of[number] for number in line[9:]]
             free += [row_of[number] for number in read if last[number] == at and number != 0]
         return Program(
             numpy.array(self._lines, dtype=numpy.int64).reshape(-1, 3 + 2 * _OPERANDS),
@@ -242,8 +243,9 @@ class ProgramWriter:
         *,
         is_added: bool = False,
     ) -> None:
-        for start in range(0, len(left), _OPERANDS):
-            operands = [_padded(part[start : start + _OPERANDS]) for part in (left, right)]
+        step = MOST_TERMS[kind]
+        for start in range(0, len(left), step):
+            operands = [_padded(part[start : start + step]) for part in (left, right)]
             adds = int(is_added or start > 0)
             self._lines.append([kind, target, adds, *operands[0], *operands[1]])
 
@@ -260,7 +262,7 @@ def balanced(residues: Residues, prime: int) -> numpy.typing.NDArray[numpy.float
 
 def _read(line: list[int]) -> set[int]:
     """The values that an instruction reads."""
-    return set(line[7:]) if line[0] else set(line[3:])
+    return set(line[9:]) if line[0] else set(line[3:])
 
 
 def _padded(numbers: Sequence[int]) -> list[int]:

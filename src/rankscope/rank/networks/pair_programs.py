@@ -7,6 +7,7 @@ points and only the rest for each pair. Nothing that the output does not need is
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from rankscope.rank.measured import Numbers, Residues, SplitFunction
 from rankscope.rank.networks.kernels import Program, evaluate_crossed, evaluate_points
-from rankscope.rank.networks.moments import ProgramWriter, balanced
+from rankscope.rank.networks.moments import MOST_TERMS, ProgramWriter, balanced
 from rankscope.rank.networks.network import (
     PolynomialNetwork,
     drawn_points,
@@ -23,8 +24,6 @@ from rankscope.rank.networks.network import (
 )
 from rankscope.rank.partition import Partition
 from rankscope.rank.residues import require_prime
-
-_OPERANDS = 4  # products in an instruction
 
 
 class PairValue(NamedTuple):
@@ -222,7 +221,7 @@ class PairWriter:
             if number and number not in marked:
                 marked.add(number)
                 pending += _read_of_both(self._crossings[number - 1])
-        return {number: self._crossings[number - 1] for number in sorted(marked)}
+        return _fused({number: self._crossings[number - 1] for number in sorted(marked)}, result)
 
     def _side_program(self, side: str, wanted: list[int]) -> Program:
         """From the numbers of a point to the values that pairs read."""
@@ -256,7 +255,11 @@ class PairWriter:
         numbers = {0: 0}
         for number, crossing in needed.items():
             own_left, own_right = crossing.sides
-            multiples = [(writer.constant(f), numbers[v]) for f, v in crossing.multiples if f != 1]
+            multiples = [
+                (writer.constant(f % self.prime), numbers[v])
+                for f, v in crossing.multiples
+                if f != 1
+            ]
             multiples += [(factor_of[a], row_of[b]) for a, b in crossing.crossed]
             multiples += [(factor_of[a], numbers[b]) for a, b in crossing.with_left]
             multiples += [(factor_of[own_left], ones)] if own_left else []
@@ -267,7 +270,7 @@ class PairWriter:
             # Plain terms fill up either kind of instruction: products with the row of ones.
             cut = min(
                 range(len(once) + 1),
-                key=lambda n: _lines(len(products) + n) + _lines(len(multiples) + len(once) - n),
+                key=lambda n: _lines(len(products) + n, len(multiples) + len(once) - n),
             )
             products += [(value, ones) for value in once[:cut]]
             multiples += [(writer.constant(1), value) for value in once[cut:]]
@@ -320,6 +323,37 @@ def multiply_weights(first: Residues, second: Residues, prime: int) -> Residues:
     return numpy.asarray(first.astype(object) @ second.astype(object) % prime).astype(numpy.int64)
 
 
+def _fused(needed: dict[int, _Crossing], result: int) -> dict[int, _Crossing]:
+    """Every sum that only one other sum reads, once and as it is, becomes a part of that one."""
+    uses = Counter(number for crossing in needed.values() for number in _read_of_both(crossing))
+    made: dict[int, _Crossing] = {}
+    for number, crossing in needed.items():
+        kept = []
+        for factor, value in crossing.multiples:
+            part = made.get(value)
+            is_plain = part is not None and part._replace(multiples=()) == _Crossing()
+            if (
+                part is None
+                or uses[value] > 1
+                or value == result
+                or (factor != 1 and not is_plain)
+                or any(own and other for own, other in zip(part.sides, crossing.sides, strict=True))
+            ):
+                kept.append((factor, value))
+                continue
+            kept += [(factor * f, v) for f, v in part.multiples]
+            crossing = crossing._replace(
+                crossed=crossing.crossed + part.crossed,
+                with_left=crossing.with_left + part.with_left,
+                with_right=crossing.with_right + part.with_right,
+                products=crossing.products + part.products,
+                sides=(crossing.sides[0] or part.sides[0], crossing.sides[1] or part.sides[1]),
+            )
+            del made[value]
+        made[number] = crossing._replace(multiples=tuple(kept))
+    return made
+
+
 def _once(number: int) -> tuple[tuple[int, int], ...]:
     return ((1, number),) if number else ()
 
@@ -328,8 +362,8 @@ def _ordered(products: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((min(pair), max(pair)) for pair in products))
 
 
-def _lines(num_terms: int) -> int:
-    return -(-num_terms // _OPERANDS)
+def _lines(num_products: int, num_multiples: int) -> int:
+    return -(-num_products // MOST_TERMS[0]) - (-num_multiples // MOST_TERMS[1])
 
 
 def _read_of_both(crossing: _Crossing) -> list[int]:

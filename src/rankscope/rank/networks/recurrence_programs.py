@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy
 
+from rankscope.rank.elimination import rank_modulo, solve_modulo
 from rankscope.rank.measured import Residues, SplitFunction
 from rankscope.rank.networks.pair_programs import (
     ZERO,
@@ -45,8 +46,10 @@ def recurrence_split(
         }
         for number in range(shape.depth)
     ]
-    # Without the delta rule the last layer may also be read by scores of all tokens.
-    choices = (False, True) if shape.kind is Kind.DECAY else (False,)
+    if shape.kind in (Kind.DENSE, Kind.SELECTIVE):
+        layers = [_in_read_basis(layer, prime) for layer in layers]
+    # What the tokens write may be summed up in states, or read by scores of all pairs of tokens.
+    choices = (False, True) if shape.kind.has_matrix_state else (False,)
     writings = [partial(_output, shape, layers, by_scores=choice) for choice in choices]
     return ProgramFunction(network, partition, writings, seed=seed, prime=prime)
 
@@ -63,7 +66,9 @@ def _output(
     for number, weights in enumerate(layers):
         layer = _Layer(shape, weights, writer)
         is_last = number == shape.depth - 1
-        if is_last and by_scores:
+        if shape.kind is Kind.DELTA and by_scores:
+            tokens = layer.delta_by_scores(tokens, is_last=is_last)
+        elif is_last and by_scores:
             tokens = [layer.decay_by_scores(tokens)]
         else:
             tokens = layer.run(tokens, is_last=is_last)
@@ -115,6 +120,50 @@ class _Layer:
             sums += [writer.dot(scores, column) for column in zip(*scaled, strict=True)]
             maps.append(multiply_weights(own["output"][:, head], own["value"][head], writer.prime))
         return writer.apply(numpy.concatenate(maps, axis=1), sums)
+
+    def delta_by_scores(self, tokens: list[PairVector], *, is_last: bool) -> list[PairVector]:
+        """S = sum of u_j k_jᵗ with u_t = β (v_t - sum over j < t of u_j (k_j · k_t)).
+
+        The u are kept behind the output matrix; the last layer needs coordinate 0 of them alone.
+        """
+        writer = self.writer
+        width = 1 if is_last else self.shape.width
+        places = range(len(tokens) - 1 if is_last else 0, len(tokens))
+        scores: dict[int, PairVector] = {place: [] for place in places}
+        written: list[list[PairVector]] = []  # for each head and token
+        for head in range(self.shape.heads):
+            keys = [self._applied("key", head, token) for token in tokens]
+            written.append(self._corrections(head, tokens, keys, width))
+            for place in places:
+                query = self._applied("query", head, tokens[place])
+                scores[place] += [writer.dot(key, query) for key in keys[: place + 1]]
+        made = []
+        for place in places:
+            seen = [vector for vectors in written for vector in vectors[: place + 1]]
+            made.append([writer.dot(column, scores[place]) for column in zip(*seen, strict=True)])
+        return made
+
+    def _corrections(
+        self, head: int, tokens: list[PairVector], keys: list[PairVector], width: int
+    ) -> list[PairVector]:
+        """The u of all tokens, behind the first rows of the output matrix."""
+        own, writer, rates = self.weights, self.writer, self.weights["rate"][head]
+        value = multiply_weights(own["output"][:width, head], own["value"][head], writer.prime)
+        factor = 1 if self.shape.has_input_rate else int(rates)
+        made: list[PairVector] = []
+        for place, token in enumerate(tokens):
+            asked = [writer.mix([-factor], [entry]) for entry in keys[place]]
+            known = [writer.dot(key, asked) for key in keys[:place]]
+            new = writer.apply(value * factor % writer.prime, token)
+            vector = [
+                writer.dot([before[row] for before in made], known, plus=entry)
+                for row, entry in enumerate(new)
+            ]
+            if self.shape.has_input_rate:
+                rate = writer.mix(rates.tolist(), token)
+                vector = [writer.dot([rate], [entry]) for entry in vector]
+            made.append(vector)
+        return made
 
     def _applied(self, name: str, head: int, vector: PairVector) -> PairVector:
         return self.writer.apply(self.weights[name][head], vector)
@@ -182,3 +231,25 @@ class _Layer:
                 self.writer.dot([one], [other]) for one, other in zip(read, gate, strict=True)
             ]
         return output
+
+
+def _in_read_basis(own: Mapping[str, Residues], prime: int) -> dict[str, Residues]:
+    """The same layer with states in coordinates of which as many as possible are read as they are.
+
+    With the new states T h: reads C T⁻¹, transitions T A T⁻¹ and writes T B.
+    """
+    made = {name: array.copy() for name, array in own.items()}
+    for head, read in enumerate(own["read"]):
+        units = numpy.eye(read.shape[1], dtype=numpy.int64)
+        basis = read[:0]
+        for row in (*read, *units):
+            longer = numpy.vstack([basis, row])
+            basis = longer if rank_modulo(longer, prime) == len(longer) else basis
+        inverse = solve_modulo(basis, units, prime)
+        made["read"][head] = multiply_weights(read, inverse, prime)
+        made["write"][head] = multiply_weights(basis, own["write"][head], prime)
+        for name in ("transition", "selection"):
+            if name in own:
+                turned = multiply_weights(basis, own[name][head], prime)
+                made[name][head] = multiply_weights(turned, inverse, prime)
+    return made
