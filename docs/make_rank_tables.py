@@ -1,17 +1,32 @@
 """Measure the tables of docs/separation_rank.md and certify their largest entries: `make tables`.
 
 `--crown` also measures and certifies depth 3, width 4 again (some 15 minutes on two cores); its
-row is taken from its certificate otherwise.
+row is taken from its certificate otherwise. Names of tables choose some of them:
+`python docs/make_rank_tables.py zeros`.
 """
 
+import itertools
 import re
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.rank import AttentionSizes, Partition, counting_upper_bound, quadric_lower_bound
-from rankscope.rank.bounds.attention import published_lower_bound, published_upper_bound
+import numpy
+
+from rankscope.rank import (
+    AttentionSizes,
+    Partition,
+    counting_upper_bound,
+    quadric_lower_bound,
+    rank_modulo,
+)
+from rankscope.rank.bounds.attention import (
+    heads_terms,
+    published_lower_bound,
+    published_upper_bound,
+)
+from rankscope.rank.bounds.common_zeros import zeros_terms, zeros_upper_bound
 from rankscope.rank.certificate_file import read_certificate, write_certificate
 from rankscope.rank.measured import MeasuredRank
 from rankscope.rank.measuring import measure_rank
@@ -27,6 +42,7 @@ from rankscope.theorem import Bound
 HERE = Path(__file__).parent
 PAGE = HERE / "separation_rank.md"
 CERTIFICATES = HERE / "certificates"
+PRIME = 16777213
 CROWN = "attention-depth-3-width-4"
 
 
@@ -91,7 +107,46 @@ def crown_row() -> list[str]:
         published_lower_bound(sizes),
         published_upper_bound(sizes),
     ]
-    return ["3", "4", f"{certified:,} *", *map(bound_cell, bounds)]
+    is_exact = certified == zeros_upper_bound(sizes).value
+    return [
+        "3",
+        "4",
+        f"**{certified:,}**" if is_exact else f"{certified:,} *",
+        *map(bound_cell, bounds),
+    ]
+
+
+def zeros_table() -> list[str]:
+    """Every part that stays below its count, for one head and few tokens on the two sides."""
+    rows = []
+    for depth, width in ((2, 2), (2, 3), (2, 4), (2, 5), (3, 2), (3, 3)):
+        for own, other in itertools.product(range(1, width + 1), repeat=2):
+            network = SelfAttention(depth=depth, width=width, num_tokens=own + other)
+            partition = Partition.of(range(own), order=own + other)
+            sizes = AttentionSizes(depth, width, own_tokens=own, other_tokens=other)
+            counted, bounds = heads_terms(sizes), zeros_terms(sizes)
+            points = numpy.arange(max(counted) + 4)
+            parts = network.split(partition, seed=0, prime=PRIME).graded_values(points, points)
+            for k, part in enumerate(parts):
+                rank = rank_modulo(part[: counted[k] + 4, : counted[k] + 4], PRIME)
+                if rank < counted[k]:
+                    shown = f"**{rank:,}**" if rank == bounds[k] else f"{rank:,}"
+                    cells = [str(n) for n in (depth, width, own, other, k)]
+                    rows.append([*cells, f"{counted[k]:,}", shown, f"{bounds[k]:,}"])
+    rows.append(
+        [
+            "3",
+            "4",
+            "4",
+            "4",
+            "7",
+            "11,440",
+            "**11,436**",
+            f"{zeros_terms(AttentionSizes(3, 4))[7]:,}",
+        ]
+    )
+    sizes_header = "depth | width | tokens beside the output | others | degree"
+    return rows_to_table(f"{sizes_header} | count | measured | less common zeros", rows)
 
 
 def heads_table() -> list[str]:
@@ -185,6 +240,7 @@ def certificate_table() -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "depth and width": depth_table,
+    "zeros": zeros_table,
     "heads": heads_table,
     "degree": degree_table,
     "partitions": partition_table,
@@ -207,7 +263,9 @@ def main() -> None:
     if "--crown" in sys.argv:
         crown()
     text = PAGE.read_text(encoding="utf-8")
-    for name, make in TABLES.items():
+    chosen = [name for name in sys.argv[1:] if not name.startswith("--")] or list(TABLES)
+    for name in chosen:
+        make = TABLES[name]
         start, stop = f"<!-- table: {name} -->", "<!-- end -->"
         pattern = re.compile(re.escape(start) + r".*?" + re.escape(stop), re.DOTALL)
         assert pattern.search(text), f"no table {name!r} in {PAGE.name}"

@@ -451,7 +451,7 @@ def counting_terms(sizes: AttentionSizes) -> tuple[int, ...]:
             f"counting_terms: depth {sizes.depth} multiplies {readable(factors)} factors, "
             f"more than {MAX_FACTORS:,}; use counting_upper_bound."
         )
-    other, own = _seen_by_other(sizes), _seen_by_own(sizes)
+    other, own = counting_counts(sizes)
     terms = [min(other.value(k), own.value(factors - k)) for k in range(factors + 1)]
     if sizes.degree != 3:
         return tuple(terms)
@@ -488,6 +488,11 @@ def word_count(length: int, num_other: int, head_size: int) -> int:
         )
         for runs in range(1, min(num_other, rest + 1) + 1)
     )
+
+
+def counting_counts(sizes: AttentionSizes) -> tuple[Count, Count]:
+    """How many independent functions the other side and the own side have, by degree."""
+    return _seen_by_other(sizes), _seen_by_own(sizes)
 
 
 def _seen_by_other(sizes: AttentionSizes) -> Count:

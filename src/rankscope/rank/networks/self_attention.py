@@ -22,6 +22,7 @@ from rankscope.rank.bounds.attention import (
     quadric_lower_bound,
     word_upper_bound,
 )
+from rankscope.rank.bounds.common_zeros import zeros_terms, zeros_upper_bound
 from rankscope.rank.bounds.counting import (
     MAX_FACTORS,
     counting_terms,
@@ -392,8 +393,8 @@ class SelfAttention(TokenMixer):
         counted = counting_upper_bound(sizes)
         if self.degree != 3 or sizes.factors > MAX_FACTORS:
             return counted
-        refined = heads_upper_bound(sizes)
-        return counted if refined.value == counted.value else refined
+        found = [counted, heads_upper_bound(sizes), applicable(zeros_upper_bound, sizes)]
+        return min((one for one in found if one is not None), key=lambda bound: bound.log3)
 
     def lower_bound(self, partition: Partition) -> LowerBound | None:
         """The best of our bounds by explicit weights; positions among them may be 0."""
@@ -412,6 +413,7 @@ class SelfAttention(TokenMixer):
             applicable(monomial_lower_bound, least),
             applicable(multiset_lower_bound, least),
             applicable(heads_upper_bound, most),
+            applicable(zeros_upper_bound, most),
             applicable(word_upper_bound, most),
         ]
         if count is None:  # too few tokens to be counted; more of them have no smaller rank
@@ -439,6 +441,8 @@ class SelfAttention(TokenMixer):
         if self.has_positions or sizes.factors > MAX_FACTORS:
             return None
         terms = heads_terms(sizes) if self.degree == 3 else counting_terms(sizes)
+        if self.heads == 1 and self.degree == 3:
+            terms = zeros_terms(sizes)
         return terms if self.output_position in partition.left else terms[::-1]
 
     def diagram(self) -> Network:
