@@ -27,6 +27,9 @@ from .cp_layers import PaddingMode as PaddingMode
 from .cp_layers import as_cp as as_cp
 from .cp_layers import exact_components as exact_components
 from .cp_layers import matched_rank as matched_rank
+from .error_curve import ErrorCurve as ErrorCurve
+from .error_curve import cp_error_curve as cp_error_curve
+from .error_curve import draw_error_curve as draw_error_curve
 from .formats.catalogue import FORMATS as FORMATS
 from .formats.channel_factors import ChannelFactors as ChannelFactors
 from .formats.channel_factors import balanced_factors as balanced_factors
@@ -44,6 +47,9 @@ from .formats.plain import TensorTrainFormat as TensorTrainFormat
 from .formats.plain import TuckerFormat as TuckerFormat
 from .formats.reshaped import ReshapedFormat as ReshapedFormat
 from .frequency_blocks import Torus as Torus
+from .hyperdeterminant import Orbit as Orbit
+from .hyperdeterminant import decide_orbit as decide_orbit
+from .hyperdeterminant import hyperdeterminant as hyperdeterminant
 from .layer import CPComponents as CPComponents
 from .linear import FactorizedEmbedding as FactorizedEmbedding
 from .linear import FactorizedLinear as FactorizedLinear

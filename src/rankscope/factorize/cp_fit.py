@@ -1,7 +1,7 @@
 """Fit CP decompositions by damped Gauss-Newton, dense or without forming the Jacobian."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
 
@@ -173,7 +173,8 @@ class FitOptions:
     """Options of a fit: the error that counts as a decomposition, and how long to search.
 
     Args:
-        relative_error: largest Frobenius norm of the residual over that of the tensor.
+        relative_error: largest Frobenius norm of the residual over that of the tensor; ten
+            roundings of the tensor's own type if that is more (see `for_precision`).
         max_component_norm: largest Frobenius norm of a component over that of the tensor. Larger
             components cancel each other: the mark of a tensor that is a limit of sums of so few
             products, but not such a sum.
@@ -204,6 +205,15 @@ class FitOptions:
                 raise DecompositionError(
                     f"FitOptions: {name} must be at least 0, got {getattr(self, name)}."
                 )
+
+    def for_precision(self, epsilon: float) -> "FitOptions":
+        """Options for numbers that are known to a relative `epsilon` only.
+
+        Example:
+            >>> FitOptions().for_precision(2.0**-23).relative_error < 2e-6
+            True
+        """
+        return replace(self, relative_error=max(self.relative_error, 10 * epsilon))
 
 
 DEFAULT_FIT = FitOptions()

@@ -4,14 +4,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
 import numpy
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from rankscope.errors import DecompositionError
 from rankscope.factorize.cp_direct import direct_decompositions
 from rankscope.factorize.cp_fit import DEFAULT_FIT, CPFit, FitOptions, Report, fit_cp, measure_fit
+from rankscope.factorize.hyperdeterminant import DecidedOrbit, decide
 from rankscope.factorize.truncation import Factors, Reals, RealTensor, to_array, to_unit
 from rankscope.factorize.tucker import compress
 from rankscope.rank.elimination import pivots_modulo, rank_modulo
@@ -335,15 +340,17 @@ class CPRank:
     """An interval that holds the CP rank.
 
     Args:
-        lower_reason: the flattening behind the lower end.
+        lower_reason: the flattening behind the lower end, or the orbit that decides both ends.
         upper_fit: the decomposition behind the upper end.
         failed: numbers of components, ascending, for which no start led to a decomposition;
             this proves nothing.
+        errors: every number of components that was tried, ascending, with its least relative error.
     """
 
-    lower_reason: Flattening
+    lower_reason: Flattening | DecidedOrbit
     upper_fit: CPFit
     failed: tuple[int, ...] = ()
+    errors: tuple[tuple[int, float], ...] = ()
 
     @property
     def lower(self) -> int:
@@ -352,7 +359,9 @@ class CPRank:
 
     @property
     def upper(self) -> int:
-        """A sum of so many outer products was found."""
+        """A sum of so many outer products was found, or the orbit says that there is one."""
+        if isinstance(self.lower_reason, DecidedOrbit):
+            return self.lower_reason.bound
         return self.upper_fit.num_components
 
     @property
@@ -373,6 +382,7 @@ class CPRank:
             "relative_error": self.upper_fit.relative_error,
             "largest_component_norm": self.upper_fit.largest_component_norm,
             "failed": list(self.failed),
+            "errors": [{"components": size, "relative_error": e} for size, e in self.errors],
         }
 
 
@@ -390,13 +400,16 @@ def cp_rank(
     of sums of fewer products than its rank (its border rank is smaller). It is no proof: an exact
     decomposition nearby is plausible, not certain.
 
+    For tensors 2 x 2 x 2 both ends come from the orbit, exactly for integers and fractions, and for
+    floats wherever no change within `relative_error` leads to another one.
+
     Numbers of components are tried from the lower end upwards in doubling steps; then the gap
     between the last failure and the first success is halved. Each is tried from the nearest
     factors found so far and from random starts. Sizes that are too large for the options are not
     tried; fibres and singular vectors give an upper end in any case.
 
     Args:
-        tensor: real, floating point or integer, of order 2 or more.
+        tensor: real, floating point, integer or an array of fractions, of order 2 or more.
         options: budgets and tolerances.
         report: called with the result of every start.
 
@@ -413,34 +426,69 @@ def cp_rank(
         Kolda & Bader (2009), Tensor decompositions and applications, Sec. 3.1-3.3,
         doi:10.1137/07070111X; Landsberg & Ottaviani (2015), arXiv:1112.6007.
     """
-    array = to_array(tensor, who="cp_rank")
+    array, wanted = tensor_with_precision(tensor, options.fit)
     unit, scale = to_unit(array)
-    entries, arithmetic = _arithmetic(array, unit, options)
-    reason = improve_by_koszul(
-        entries, best_matricization(entries, arithmetic), max_entries=options.max_koszul_entries
-    )
-    interval = [measure_fit(unit, scale, _fewest(unit, reason.bound, options.fit))]
+    reason = decide(array, wanted.relative_error) or _flattened(array, unit, wanted, options)
+    interval = [measure_fit(unit, scale, _fewest(unit, reason.bound, wanted))]
     failed: dict[int, CPFit] = {}
-    capacity = options.fit.max_unknowns // sum(compress(unit)[0].shape)
+    capacity = wanted.max_unknowns // sum(compress(unit)[0].shape)
     while True:
         target = _next_size(reason.bound, interval[-1].num_components, sorted(failed))
         if target is None or target > max(capacity, reason.bound):
-            return CPRank(reason, interval[-1], tuple(sorted(failed)))
-        fit = fit_cp(
-            array, target, options.fit, start=_nearest(interval, failed, options.fit), report=report
-        )
-        if fit.is_decomposition(options.fit):
+            tried = {
+                fit.num_components: fit.relative_error for fit in (*interval, *failed.values())
+            }
+            return CPRank(reason, interval[-1], tuple(sorted(failed)), tuple(sorted(tried.items())))
+        fit = fit_cp(array, target, wanted, start=_nearest(interval, failed, wanted), report=report)
+        if fit.is_decomposition(wanted):
             interval.append(fit)
         else:
             failed[target] = fit
 
 
+def tensor_with_precision(
+    tensor: RealTensor, fit: FitOptions
+) -> tuple[NDArray[numpy.generic], FitOptions]:
+    """The entries, and options for the precision that they have; fractions become integers."""
+    if isinstance(tensor, Tensor) and tensor.dtype.is_floating_point:
+        epsilon = torch.finfo(tensor.dtype).eps
+        kept = (torch.float16, torch.float32, torch.float64)
+        wide = tensor if tensor.dtype in kept else tensor.float()
+        return to_array(wide, who="cp_rank"), fit.for_precision(epsilon)
+    if isinstance(tensor, numpy.ndarray) and tensor.dtype == object:
+        tensor = _whole(tensor)
+    array = to_array(tensor, who="cp_rank")
+    epsilon = float(numpy.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
+    return array, fit.for_precision(epsilon)
+
+
+def _whole(fractions: NDArray[Any]) -> NDArray[numpy.int64]:
+    """Fractions times their least common denominator, which changes no rank."""
+    try:
+        numbers = [Fraction(entry) for entry in fractions.ravel()]
+        common = math.lcm(*(number.denominator for number in numbers))
+        whole = numpy.array([int(number * common) for number in numbers], dtype=numpy.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DecompositionError(
+            f"cp_rank takes objects that are fractions of 64-bit integers: {error}"
+        ) from error
+    return whole.reshape(fractions.shape)
+
+
+def _flattened(
+    array: NDArray[numpy.generic], unit: Reals, wanted: FitOptions, options: CPRankOptions
+) -> Flattening:
+    entries, arithmetic = _arithmetic(array, unit, wanted, options)
+    known = best_matricization(entries, arithmetic)
+    return improve_by_koszul(entries, known, max_entries=options.max_koszul_entries)
+
+
 def _arithmetic(
-    array: NDArray[numpy.generic], unit: Reals, options: CPRankOptions
+    array: NDArray[numpy.generic], unit: Reals, wanted: FitOptions, options: CPRankOptions
 ) -> tuple[NDArray[numpy.generic], Arithmetic]:
     """The entries to make matrices of, and how to find their ranks."""
     if array.dtype.kind == "f":
-        return unit, Numeric(options.fit.relative_error)
+        return unit, Numeric(wanted.relative_error)
     wide = array.astype(numpy.uint64 if array.dtype.kind == "u" else numpy.int64)
     # Without common divisors, which change no rank, the tensor cannot vanish modulo the prime.
     wide = wide // max(numpy.gcd.reduce(wide, axis=None), wide.dtype.type(1))
