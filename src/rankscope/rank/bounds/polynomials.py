@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import networkx
 
 from rankscope.errors import BoundError, readable
-from rankscope.rank.bounds.counting import FreeCount, sum_of_minima
+from rankscope.rank.bounds.counting import FreeCount, multiset_magnitude, sum_of_minima
 from rankscope.rank.bounds.sizes import (
     LARGEST,
     require_at_least,
@@ -384,6 +384,51 @@ def fully_connected_upper_bound(
         for part in range(degree + 1)
     )
     return UpperBound(Magnitude.of(number), FULLY_CONNECTED)
+
+
+MONOMIAL_POWERS = Theorem(
+    "Rankscope, powers of a sum of monomials",
+    "docs/proofs.md, section 27",
+    None,
+    (
+        "layers (W_1 x) * ... * (W_degree x) without activation, of degree 2 or more",
+        "two layers or more",
+        "almost all weights",
+    ),
+    Status.PROVED_HERE,
+)
+
+
+def fully_connected_lower_bound(
+    *, num_inputs: int, num_left: int, degree: int, depth: int, width: int
+) -> LowerBound:
+    r"""Separation rank that a network of product layers has for almost all weights.
+
+    .. math:: \operatorname{sep} \ge \left(\!\!\binom{m}{\delta^{p-1}}\!\!\right), \qquad
+              m = \min(w, a + 1, n - a + 1)
+
+    with n = `num_inputs`, a = `num_left`, δ = `degree`, p = `depth`, w = `width`. The first layer
+    makes x_0^δ, y_0^δ and monomials x_i y_i^(δ-1), the second their sum to the power of δ, and the
+    others raise it further.
+
+    Example:
+        >>> fully_connected_lower_bound(num_inputs=4, num_left=2, degree=3, depth=2, width=4).value
+        10
+
+    Raises:
+        BoundError: if a side is empty, the degree or the depth is below 2, or a size is too large.
+
+    Reference:
+        ours (proved), after Navon (2021), Task 1; docs/proofs.md, section 27.
+    """
+    who = "fully_connected_lower_bound"
+    num_right = num_inputs - num_left
+    require_at_least(who, 1, num_left=num_left, num_right=num_right, width=width)
+    require_at_least(who, 2, degree=degree, depth=depth)
+    require_depth(who, depth)
+    require_at_most(who, LARGEST, num_inputs=num_inputs, degree=degree, width=width)
+    kinds = min(width, num_left + 1, num_right + 1)
+    return LowerBound(multiset_magnitude(kinds, int(degree ** (depth - 1))), MONOMIAL_POWERS)
 
 
 # --- Which degree of a layer is best for a budget of weight matrices ------------------------------

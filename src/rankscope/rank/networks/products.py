@@ -14,6 +14,7 @@ from rankscope.diagrams.parts import Index, IndexKind, Node, Role
 from rankscope.rank.bounds.counting import multiset
 from rankscope.rank.bounds.polynomials import (
     Exponents,
+    fully_connected_lower_bound,
     fully_connected_upper_bound,
     sparse_polynomial_lower_bound,
     sparse_polynomial_upper_bound,
@@ -118,6 +119,19 @@ class ProductNetwork(PolynomialNetwork):
         left, right = self._variables(partition)
         return fully_connected_upper_bound(
             num_inputs=left + right, num_left=left, degree=self.degree, depth=self.depth
+        )
+
+    def lower_bound(self, partition: Partition) -> LowerBound | None:
+        """Powers of a sum of monomials, from two layers of degree 2 on."""
+        self.require_covered(partition)
+        if self.depth < 2 or self.degree < 2:
+            return None
+        return fully_connected_lower_bound(
+            num_inputs=self.num_positions,
+            num_left=len(partition.left),
+            degree=self.degree,
+            depth=self.depth,
+            width=self.width,
         )
 
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
