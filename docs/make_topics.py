@@ -5,6 +5,7 @@ machine (times, what training ended with) stand between two comments, and no tes
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -64,9 +65,9 @@ def comparable(text: str) -> str:
 
 
 def main() -> None:
-    """Run every topic, draw its pictures and write its page."""
+    """Run every topic, or those that are named, draw their pictures and write their pages."""
     FOLDER.mkdir(exist_ok=True)
-    for topic in map(find_topic, TOPICS):
+    for topic in map(find_topic, sys.argv[1:] or TOPICS):
         result = topic.run()
         topic.draw(result, FOLDER)
         write_atomically(FOLDER / f"{topic.name}.md", page(topic, result).encode())

@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
 from rankscope.lab import find_experiment
@@ -21,9 +23,11 @@ from rankscope.lab.experiments.teaching_training import (
     Regularizer,
     Stopping,
     WeightDecay,
+    add_spread_copies,
     spirals,
     train,
     train_deep,
+    train_moved,
     train_until_dead,
 )
 from rankscope.progress import Progress
@@ -179,3 +183,33 @@ def test_spirals_are_balanced_and_inside_a_circle() -> None:
 def test_no_step_is_refused() -> None:
     with pytest.raises(TrainingError, match="1 or more steps, got 0"):
         train_deep(depth=2, with_skips=True, steps=0)
+
+
+@settings(deadline=None, max_examples=10)
+@given(examples=st.integers(6, 12), size=st.integers(1, 5), seed=st.integers(0, 99))
+def test_copies_spread_along_the_axes_are_ridge_regression(
+    examples: int, size: int, seed: int
+) -> None:
+    """The loss on the copies is that on the examples, plus the spread squared times |w|²."""
+    drawn = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(examples, size, generator=drawn, dtype=torch.float64)
+    goals = torch.randn(examples, generator=drawn, dtype=torch.float64)
+    weights = torch.randn(size, generator=drawn, dtype=torch.float64)
+    copies, repeated = add_spread_copies(inputs, goals, 0.7)
+    loss = (copies @ weights - repeated).square().mean()
+    penalized = (inputs @ weights - goals).square().mean() + 0.49 * weights.square().sum()
+    torch.testing.assert_close(loss, penalized)
+
+
+def test_moved_examples_teach_moved_patterns() -> None:
+    """Without moves the network is near chance, one of four, on patterns four places off."""
+    plain, moved = (train_moved(farthest=farthest, steps=100) for farthest in (0, 4))
+    assert plain.moves == tuple(range(-4, 5))
+    far = [0, -1]
+    assert max(plain.accuracies[n] for n in far) < min(moved.accuracies[n] for n in far)
+    assert plain.accuracies[4] > 0.9
+
+
+def test_moves_below_zero_are_refused() -> None:
+    with pytest.raises(TrainingError, match="got 1, -1"):
+        train_moved(farthest=-1, steps=1)

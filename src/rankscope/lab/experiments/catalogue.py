@@ -358,6 +358,7 @@ TOPIC_GROUPS = {
             "learning",
             "Regularizers: L1, L2, weight decay, dropout, early stopping",
         ),
+        ListedTopic("data-augmentation", "learning", "Data augmentation"),
         ListedTopic("skip-connections", "learning", "Skip connections"),
     ),
     "Normalization, softmax, tensors": (

@@ -1,4 +1,4 @@
-"""Small trainings that topics explain: dead units, regularizers, skip connections."""
+"""Small trainings that topics explain: dead units, regularizers, augmentation, skips."""
 
 from dataclasses import dataclass
 
@@ -289,6 +289,80 @@ def _losses(
 
 def _normal(*shape: int, generator: torch.Generator) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+# Examples that are moved while a network learns: it then knows them wherever they stand.
+
+
+LENGTH, NUM_PATTERNS, NUM_EXAMPLES = 16, 4, 40
+MOVED_NOISE, MOVED_WIDTH, MOVED_RATE = 0.5, 32, 0.01
+FARTHEST = 4  # that test patterns are moved
+
+
+def add_spread_copies(inputs: Tensor, goals: Tensor, spread: float) -> tuple[Tensor, Tensor]:
+    """Every example moved by ± spread √d along each of d axes: noise of mean 0 and this spread.
+
+    Least squares on the copies is least squares on the examples with the penalty spread² |w|².
+    """
+    num_examples, size = inputs.shape
+    moves = spread * size**0.5 * torch.cat([torch.eye(size), -torch.eye(size)]).to(inputs.dtype)
+    copies = (inputs[:, None] + moves).reshape(-1, size)
+    return copies, goals.repeat_interleave(len(copies) // num_examples)
+
+
+@dataclass(frozen=True)
+class MovedRun:
+    """What a network knows of patterns that were moved.
+
+    Args:
+        moves: how far test patterns were moved along a circle of 16 places.
+        accuracies: for each move.
+    """
+
+    moves: tuple[int, ...]
+    accuracies: tuple[float, ...]
+
+
+def train_moved(*, farthest: int, steps: int = 200, seed: int = 0) -> MovedRun:
+    """Teach four noisy patterns, each moved by up to `farthest` places anew in every step.
+
+    Raises:
+        TrainingError: if there is no step, or the moves are below 0.
+    """
+    if steps < 1 or farthest < 0:
+        raise TrainingError(
+            f"train_moved needs 1 or more steps and moves of 0 or more, got {steps}, {farthest}."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    patterns = _normal(NUM_PATTERNS, LENGTH, generator=generator)
+    patterns[:, LENGTH // 2 :] = 0.0
+    labels = torch.arange(NUM_EXAMPLES) % NUM_PATTERNS
+    noise = MOVED_NOISE * _normal(2 * NUM_EXAMPLES, LENGTH, generator=generator)
+    inputs, others = (
+        patterns[labels] + noise[:NUM_EXAMPLES],
+        patterns[labels] + noise[NUM_EXAMPLES:],
+    )
+    network = nn.Sequential(
+        nn.Linear(LENGTH, MOVED_WIDTH), nn.ReLU(), nn.Linear(MOVED_WIDTH, NUM_PATTERNS)
+    ).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.uniform_(-0.3, 0.3, generator=generator)
+    optimizer = torch.optim.Adam(network.parameters(), lr=MOVED_RATE)
+    for _ in range(steps):
+        moves = torch.randint(-farthest, farthest + 1, (NUM_EXAMPLES,), generator=generator)
+        places = (torch.arange(LENGTH) - moves[:, None]) % LENGTH
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(inputs.gather(1, places)), labels)
+        torch.autograd.backward(loss)
+        optimizer.step()
+    moves_tried = tuple(range(-FARTHEST, FARTHEST + 1))
+    with torch.no_grad():
+        accuracies = tuple(
+            float((network(others.roll(move, 1)).argmax(1) == labels).double().mean())
+            for move in moves_tried
+        )
+    return MovedRun(moves_tried, accuracies)
 
 
 # Deep networks with and without skip connections: gradients at the start, and what is learned.

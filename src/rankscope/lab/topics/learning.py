@@ -52,8 +52,10 @@ from rankscope.lab.constructions.weight_sharing import (
 from rankscope.lab.experiments.teaching_training import (
     NOISE,
     REGULARIZERS,
+    add_spread_copies,
     train,
     train_deep,
+    train_moved,
     train_until_dead,
 )
 from rankscope.reading.network import from_module
@@ -448,6 +450,55 @@ def _regularizers() -> TopicResult:
     )
 
 
+def _augmentation() -> TopicResult:
+    drawn = torch.Generator().manual_seed(0)
+    inputs = torch.randn(30, 5, generator=drawn, dtype=torch.float64)
+    goals = inputs.sum(dim=1) + torch.randn(30, generator=drawn, dtype=torch.float64)
+    copies, repeated = add_spread_copies(inputs, goals, NOISE)
+    augmented = torch.linalg.lstsq(copies, repeated[:, None]).solution[:, 0]
+    gram = inputs.T @ inputs + len(inputs) * NOISE**2 * torch.eye(5, dtype=torch.float64)
+    ridge = torch.linalg.solve(gram, inputs.T @ goals)
+    runs = {
+        farthest: [train_moved(farthest=farthest, seed=seed) for seed in range(SEEDS)]
+        for farthest in (0, 2, 4)
+    }
+    means = {
+        farthest: numpy.mean([run.accuracies for run in result], axis=0)
+        for farthest, result in runs.items()
+    }
+    moves = runs[0][0].moves
+    curves = {
+        f"moved by up to {farthest}" if farthest else "not moved": (moves, heights)
+        for farthest, heights in means.items()
+    }
+    words = Axes("Accuracy on new patterns, mean of 3 seeds", "test patterns moved by", "accuracy")
+    here = moves.index(0)
+    return TopicResult(
+        {
+            "examples, copies": [len(inputs), len(copies)],
+            "least squares on the copies is ridge regression": bool(
+                (augmented - ridge).abs().max() < 1e-12
+            ),
+            "length of its weights over that without copies": float(
+                augmented.norm() / torch.linalg.lstsq(inputs, goals[:, None]).solution.norm()
+            ),
+        },
+        measured={
+            **{
+                f"moved by up to {farthest}: accuracy where they stood": float(heights[here])
+                for farthest, heights in means.items()
+            },
+            **{
+                f"moved by up to {farthest}: accuracy {abs(moves[0])} places off": float(
+                    (heights[0] + heights[-1]) / 2
+                )
+                for farthest, heights in means.items()
+            },
+        },
+        pictures={"moved": lambda path: draw_curves(curves, words, path, has_points=True)},
+    )
+
+
 def _skips() -> TopicResult:
     runs = {skips: train_deep(depth=DEPTH, with_skips=skips) for skips in (False, True)}
     names = {False: "without skips", True: "with skips"}
@@ -502,6 +553,18 @@ TRAINING = (
         "points with 20 inputs, of which 3 matter, and 64 hidden units.",
         lecture_theorem("section 1.6 (a list)"),
         _regularizers,
+    ),
+    Topic(
+        "data-augmentation",
+        "Data augmentation",
+        "Copies of the examples that mean the same teach what does not matter. Noise on the inputs "
+        "of least squares adds the penalty σ² |w|² to the expected loss, so it is ridge "
+        "regression: copies moved by ± σ √d along each axis do it exactly. Copies that are moved "
+        "teach a network to know patterns wherever they stand; it must know what moves are "
+        "harmless, and pays where the examples stood. Here four noisy patterns on a circle of 16 "
+        "places, ten examples of each.",
+        recalled_theorem("Bishop (1995)", "section 2", None, "squared loss", "a linear model"),
+        _augmentation,
     ),
     Topic(
         "skip-connections",
