@@ -1,6 +1,7 @@
 """Networks whose convolutions become orthogonal."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -32,7 +33,7 @@ def assert_orthogonal(layer: OrthogonalConv1d | OrthogonalConv2d) -> None:
 
 @pytest.mark.parametrize("name", ["resnet20", "resnet18"])
 def test_all_convolutions_of_a_resnet_become_orthogonal(name: str) -> None:
-    makers = {"resnet20": partial(ResNet, 20)}
+    makers: dict[str, Callable[[], nn.Module]] = {"resnet20": partial(ResNet, 20)}
     makers |= {each.name: each.make for each in zoo.models() if each.name == name}
     model = makers[name]()
     changed = orthogonalize(model.eval(), steps=0)

@@ -458,7 +458,7 @@ def tensor_with_precision(
     if isinstance(tensor, numpy.ndarray) and tensor.dtype == object:
         tensor = _whole(tensor)
     array = to_array(tensor, who="cp_rank")
-    epsilon = float(numpy.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
+    epsilon = float(numpy.finfo(str(array.dtype)).eps) if array.dtype.kind == "f" else 0.0
     return array, fit.for_precision(epsilon)
 
 

@@ -58,13 +58,10 @@ def orthogonalize(model: nn.Module, *, steps: int = 10) -> nn.Module:
             )
     if not found:
         raise LayerError(f"orthogonalize: {type(model).__name__} has no convolution.")
-    made = {
-        name: _orthogonal(name, layer)  # type: ignore[arg-type]
-        for name, layer in found.items()
-    }
+    made = {name: _orthogonal(name, layer) for name, layer in found.items()}
     for name, layer in found.items():
         new = made[name]
-        fit_kernel(new.kernel, _target(layer, new.kernel_size), steps=steps)  # type: ignore[arg-type]
+        fit_kernel(new.kernel, _target(layer, new.kernel_size), steps=steps)
         if not name:
             return new.train(model.training)
         parent, _, own = name.rpartition(".")
@@ -80,7 +77,8 @@ def fit_kernel(kernel: OrthogonalKernel, target: Tensor, *, steps: int) -> None:
     """
     for _ in range(len(kernel.systems)):  # with one system the first is the best
         for system in kernel.systems:
-            _rotate(kernel, system, target)  # type: ignore[arg-type]
+            assert isinstance(system, ParaunitarySystem), "made by the kernel"
+            _rotate(kernel, system, target)
     if steps == 0 or math.prod(kernel.kernel) == 1:
         return
     with torch.enable_grad():
@@ -91,10 +89,10 @@ def fit_kernel(kernel: OrthogonalKernel, target: Tensor, *, steps: int) -> None:
         def distance() -> float:
             descent.zero_grad()
             loss = -(kernel() * target).sum() / target.norm()
-            loss.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(loss)
             return float(loss.detach())
 
-        descent.step(distance)
+        descent.step(distance)  # type: ignore[no-untyped-call]
     kernel.zero_grad()
 
 

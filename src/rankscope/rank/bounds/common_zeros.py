@@ -148,8 +148,7 @@ def _candidates(sizes: AttentionSizes) -> Sequence[tuple[frozenset[int], int, in
     for count in range(min(sizes.rank, sizes.depth + 2)):
         for chosen in itertools.combinations(range(sizes.depth + 1), count):
             zeros = frozenset(chosen)
-            needed = [
-                least_others(sizes.depth, zeros, is_token_there=there) for there in (False, True)
-            ]
-            found.append((zeros, *needed))
+            free = least_others(sizes.depth, zeros)
+            there = least_others(sizes.depth, zeros, is_token_there=True)
+            found.append((zeros, free, there))
     return found
