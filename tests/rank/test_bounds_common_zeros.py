@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank import Partition, SelfAttention, rank_modulo
-from rankscope.rank.bounds.attention import heads_terms
-from rankscope.rank.bounds.common_zeros import (
-    count_forms,
-    gaps,
-    least_others,
+from rankscope.rank import (
+    AttentionSizes,
+    Partition,
+    SelfAttention,
+    heads_terms,
+    rank_modulo,
     zeros_terms,
     zeros_upper_bound,
 )
-from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank.bounds.common_zeros import count_forms, gaps, least_others
 
 PRIME = 16777213
 

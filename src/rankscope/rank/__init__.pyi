@@ -1,12 +1,15 @@
 from .bounds.attention import Growth as Growth
 from .bounds.attention import embedding_lower_growth as embedding_lower_growth
 from .bounds.attention import embedding_upper_growth as embedding_upper_growth
+from .bounds.attention import heads_terms as heads_terms
 from .bounds.attention import heads_upper_bound as heads_upper_bound
 from .bounds.attention import multiset_lower_bound as multiset_lower_bound
 from .bounds.attention import published_lower_bound as published_lower_bound
 from .bounds.attention import published_upper_bound as published_upper_bound
 from .bounds.attention import quadric_lower_bound as quadric_lower_bound
 from .bounds.attention import word_upper_bound as word_upper_bound
+from .bounds.common_zeros import zeros_terms as zeros_terms
+from .bounds.common_zeros import zeros_upper_bound as zeros_upper_bound
 from .bounds.counting import Count as Count
 from .bounds.counting import FreeCount as FreeCount
 from .bounds.counting import PolynomialCount as PolynomialCount
@@ -43,6 +46,7 @@ from .bounds.polynomials import best_degree as best_degree
 from .bounds.polynomials import budgets_where_three_loses as budgets_where_three_loses
 from .bounds.polynomials import different_cores_lower_bound as different_cores_lower_bound
 from .bounds.polynomials import equal_cores_lower_bound as equal_cores_lower_bound
+from .bounds.polynomials import fully_connected_lower_bound as fully_connected_lower_bound
 from .bounds.polynomials import fully_connected_upper_bound as fully_connected_upper_bound
 from .bounds.polynomials import growth_per_matrix as growth_per_matrix
 from .bounds.polynomials import left_right_upper_bound as left_right_upper_bound
