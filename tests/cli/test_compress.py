@@ -186,3 +186,23 @@ def test_a_written_model_is_measured_beside_the_dense_one(
     assert f"{score['dense']:.2%}" in printed
     assert f"{score['compressed']:.2%}" in printed
     assert [total["unit"] for total in report["totals"]] == ["parameters", "bytes", "flops"]
+
+
+def test_measured_losses_are_kept_until_the_model_is_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = ["compress", "digits", "--keep", "0.5", "--data", "digits", "-o", str(tmp_path / "o")]
+    with monkeypatch.context() as patch:
+        # The end of a process while it factorizes, after planning.
+        patch.setattr("rankscope.compression.applying.carry_out", _interrupt)
+        assert main(command) == 130
+    assert {path.name for path in tmp_path.iterdir()} == {"o.losses.json"}
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr("rankscope.compression.loss_scores._measure", _interrupt)
+        assert main(command) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"o"}
+
+
+def _interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt

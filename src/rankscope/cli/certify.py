@@ -163,13 +163,14 @@ def _print(proved: Any) -> None:
         for row in proved.radii
     ]
     constant = "" if proved.lipschitz is None else f", Lipschitz constant <= {proved.lipschitz:.6g}"
-    print(
+    console.print_text(
         f"clean {proved.clean:.2%} of {proved.num_samples:,} samples; {proved.norm}, "
-        f"{proved.method}{constant}\n"
+        f"{proved.method}{constant}"
     )
+    print()
     console.print_columns(rows, numbers=(0, 1, 2, 3))
     print("\nThe true robust accuracy is between certified and attacked.")
-    print(
+    console.print_text(
         "Certified holds for the model in its own floats, sums in any order; the third column only "
         "if it computed exactly."
     )

@@ -128,7 +128,8 @@ def run(
     calibration = _calibration(opened, network, data, text)
     batch = calibration[0] if calibration and example is None else _example(opened)
     workers = Workers(backend or "sequential", jobs)
-    scoring = _scoring(scores, calibration, workers)
+    memory = None if output is None or dry_run else _losses_file(output)
+    scoring = _scoring(scores, calibration, workers, memory)
     with console.reporting("planning") as report:
         plan = plan_compression(
             network,
@@ -149,6 +150,7 @@ def run(
             _repair(opened, network, compressed, (data, text), repair, output)
         measured = _write(compressed, network, output, (opened, data, batch), export)
         plan = compressed.plan
+        _losses_file(output).unlink(missing_ok=True)
     if as_json:
         console.print_json(plan.to_dict())
         return
@@ -225,7 +227,12 @@ def _calibration(opened: "Model", network: Any, data: str | None, text: Path | N
     return read_tokens(opened.folder, text, network)
 
 
-def _scoring(scores: str | None, calibration: Any, workers: Any) -> Any:
+def _losses_file(output: Path) -> Path:
+    """What was measured for a plan, until the model is written."""
+    return output.parent / f"{output.name}.losses.json"
+
+
+def _scoring(scores: str | None, calibration: Any, workers: Any, memory: Path | None) -> Any:
     """What errors are scored on; without a wish the best that the data allow."""
     from rankscope.compression.calibration import Activations
     from rankscope.compression.loss_scores import Loss
@@ -234,7 +241,7 @@ def _scoring(scores: str | None, calibration: Any, workers: Any) -> Any:
     known: dict[str, Any] = {
         "weights": lambda batches: Weights(),
         "activations": Activations,
-        "loss": lambda batches: Loss(batches, workers=workers),
+        "loss": lambda batches: Loss(batches, workers=workers, memory=memory),
     }
     name = scores or ("weights" if calibration is None else "loss")
     make = choose("--scores", name, known)

@@ -40,4 +40,4 @@ def run(
     if as_json:
         console.print_json(cut.to_dict())
     else:
-        print(cut)
+        console.print_text(str(cut))

@@ -171,7 +171,7 @@ def _rows(tensors: Any, data: str) -> Any:
 def _print(document: Any) -> None:
     dense = document["dense"]
     if document["tokens"] is not None:
-        print(
+        console.print_text(
             f"{document['tokens']:,} tokens, {document['predicted']:,} of them predicted; context "
             f"{document['context']:,}, stride {document['stride']:,}; {document['threads']} threads"
         )
@@ -199,4 +199,4 @@ def _print(document: Any) -> None:
     if document["output_error"] is not None:
         print(f"squared error of outputs over their squared norm {document['output_error']:.6g}")
     for note in document["notes"]:
-        print(note)
+        console.print_text(note)

@@ -143,10 +143,10 @@ def _print_description(name: str, *, as_json: bool) -> None:
     if as_json:
         console.print_json(experiment.to_dict())
         return
-    print(experiment.title)
+    console.print_text(experiment.title)
     if experiment.protocol:
-        print(experiment.protocol)
-    print(f"needs: {experiment.needs or 'nothing'}")
+        console.print_text(experiment.protocol)
+    console.print_text(f"needs: {experiment.needs or 'nothing'}")
     for entry in experiment.entries:
         print(entry.name)
     print(f"{len(experiment.runs())} rows, at most {experiment.seconds:g} s each")
@@ -162,7 +162,7 @@ def _print_results(folder: Path, *, as_json: bool) -> None:
         return
     for table in (outcome.table, outcome.summary):
         if table is not None:
-            print(table.title)
+            console.print_text(table.title)
         if table is not None and table.rows:
             cells = [list(table.columns), *table.cells()]
             console.print_columns(cells, numbers=table.numeric_columns())

@@ -48,9 +48,9 @@ def run(
         )
         return
     print(f"{topic.title}\n\n{textwrap.fill(topic.statement, WIDTH)}\n")
-    print(f"Reference: {topic.reference}")
+    console.print_text(f"Reference: {topic.reference}")
     if topic.reference.assumptions:
-        print(f"Assumes: {'; '.join(topic.reference.assumptions)}")
+        console.print_text(f"Assumes: {'; '.join(topic.reference.assumptions)}")
     print()
     console.print_columns([(key, format_value(value)) for key, value in numbers.items()])
     print()

@@ -139,10 +139,12 @@ def _print(document: dict[str, Any]) -> None:
     ]
     console.print_columns(rows, numbers=(1, 2, 3, 4, 5))
     check = document["deviation_check"]
-    print(
-        f"\ng is within {document['deviation']:.4g} of f on {document['samples']:,} samples "
-        f"(proved: {_number(check['bound'])}); {check['num_changed']} classes changed\n"
+    print()
+    console.print_text(
+        f"g is within {document['deviation']:.4g} of f on {document['samples']:,} samples "
+        f"(proved: {_number(check['bound'])}); {check['num_changed']} classes changed"
     )
+    print()
     bounds = [("bound", "value", "", "source")]
     bounds += [
         (
@@ -155,7 +157,7 @@ def _print(document: dict[str, Any]) -> None:
     ]
     console.print_columns(bounds, numbers=(1,))
     for refused in document["refused"]:
-        print(f"{refused['name']}: left out. {refused['reason']}")
+        console.print_text(f"{refused['name']}: left out. {refused['reason']}")
 
 
 def _number(value: float | None) -> str:

@@ -214,9 +214,9 @@ def _print_exact(
     if as_json:
         console.print_json(measured.to_dict())
         return
-    print(measured)
+    console.print_text(str(measured))
     if measured.upper is not None:
-        print(f"upper bound: {measured.upper}")
+        console.print_text(f"upper bound: {measured.upper}")
     rows, columns = measured.best.samples
     primes = ", ".join(str(run.prime) for run in measured.runs)
     print(f"{rows:,} x {columns:,} samples modulo {primes}, seed {question.seed}")
@@ -244,7 +244,7 @@ def _print_sampled(question: _Question, options: _Sampled, *, as_json: bool) -> 
         no_proof = {"prime": [], "seed": question.seed, "failure_probability": None}
         console.print_json({**document, **no_proof})
     else:
-        print(measured)
+        console.print_text(str(measured))
 
 
 def _random_network(question: _Question, options: _Sampled) -> tuple[Any, ...]:

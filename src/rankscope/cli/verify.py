@@ -45,6 +45,6 @@ def run(
     if as_json:
         console.print_json(verdict.to_dict())
     else:
-        print(verdict)
+        console.print_text(str(verdict))
     if not verdict.is_proved:
         raise typer.Exit(1)

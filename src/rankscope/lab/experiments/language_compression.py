@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from rankscope.compression.compressing import compress
-from rankscope.compression.plan import Plan
+from rankscope.compression.plan import Plan, Unit
 from rankscope.compression.training.loop import Loss, fit
 from rankscope.compression.training.recipe import Adam, Recipe, TimedCosine, working_seconds
 from rankscope.compression.usage import measure_latency
@@ -213,6 +213,49 @@ class LanguageEntry(Entry):
         fit(model, task.loss, task.training, recipe, folder=context.folder, progress=context.report)
 
 
+@dataclass(frozen=True)
+class FasterEntry(Entry):
+    """One model within a share of its measured time, repaired; begins afresh, as times differ.
+
+    Args:
+        workload: what is compressed.
+        keep: share of the time of a batch of 32 samples.
+    """
+
+    workload: LanguageWorkload
+    keep: float
+
+    @property
+    def name(self) -> str:
+        """Share of the time."""
+        return f"{100 * self.keep:g}-of-the-time-repaired"
+
+    def run(self, context: RunContext) -> Row:
+        """The same columns as those of a `LanguageEntry`."""
+        began = working_seconds()
+        model = self.workload.build(context.data)
+        task = self.workload.task(model, context.data)
+        example = task.training.head(_TIMED_BATCH).batches(_TIMED_BATCH)[0].inputs
+        inputs = task.training.head(CALIBRATION_SAMPLES).batches(CALIBRATION_BATCH)
+        batches = [batch.inputs for batch in inputs]
+        context.report(Progress("planning", 0, 1))
+        compressed = compress(model, self.keep, batches, by=Unit.LATENCY, example=example)
+        smaller = compressed.model
+        before = task.score(smaller)
+        seconds = max(context.seconds - (working_seconds() - began), 1.0)
+        recipe = replace(RECIPE, max_seconds=seconds)
+        fit(smaller, task.loss, task.training, recipe, progress=context.report)
+        return {
+            "kept": _count(smaller),
+            "share": _count(smaller) / _count(model),
+            "formats": _formats(compressed.plan),
+            "score before": round(before, 2),
+            "score": round(task.score(smaller), 2),
+            "latency over dense": _latency(model, smaller, task),
+            "seconds": working_seconds() - began,
+        }
+
+
 def _count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -242,7 +285,7 @@ def _entries(workload: LanguageWorkload, shares: tuple[float, ...]) -> tuple[Lan
 MINILM_COMPRESSION = Experiment(
     name="minilm-compression",
     title="MiniLM: Spearman correlation x 100 on STS-B at shares of 22,713,216 parameters",
-    entries=_entries(SentenceVectors(), (0.9, 0.75, 0.5)),
+    entries=(*_entries(SentenceVectors(), (0.9, 0.75, 0.5)), FasterEntry(SentenceVectors(), 0.7)),
     needs="all-MiniLM-L6-v2, STS-B, and the extra [text]",
     figure=DotFigure(("score",)),
 )
