@@ -5,6 +5,7 @@ less than we draw. Outlines of labels are cached within a process (so are matplo
 the first call is reported apart as `first_seconds`; for a module it includes reading it.
 """
 
+import gc
 import io
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -71,6 +72,9 @@ def cases() -> Iterator[tuple[str, Callable[[], Drawable]]]:
 
 def run() -> Iterator[dict[str, object]]:
     outline("$X$", 20.0)  # matplotlib is imported before anything is timed
+    # What torch brings along is not searched for garbage within a timed call.
+    gc.collect()
+    gc.freeze()
     for name, build in cases():
         first = seconds(partial(build_and_draw, build))
         drawable = build()
