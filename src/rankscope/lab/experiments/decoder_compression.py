@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import torch
@@ -177,7 +178,11 @@ class SmolLM2(DecoderWorkload):
             )
             for name in ("wikitext-2/train.txt", "wikitext-2/test.txt", "tinyshakespeare/input.txt")
         }
-        train, test, other = (read_numbers(folder, path, model) for path in texts.values())
+        with TemporaryDirectory() as beside:
+            train, test, other = (
+                read_numbers(folder, _unpacked(path, Path(beside), length), model)
+                for path, length in zip(texts.values(), _CHARACTERS, strict=True)
+            )
         return Decoder(
             model,
             ("model.embed_tokens",),
@@ -190,6 +195,16 @@ class SmolLM2(DecoderWorkload):
             batch_size=4,
             measured=1,
         )
+
+
+_CHARACTERS = 3_000_000, 60_000, 60_000  # of the texts, more than are used
+
+
+def _unpacked(path: Path, folder: Path, length: int) -> Path:
+    """The beginning of a text, packed or not, as a file."""
+    file = folder / "text"
+    file.write_text(read_text(path)[:length], encoding="utf-8")
+    return file
 
 
 def _cut(tokens: Tensor, count: int, length: int) -> Tensor:
