@@ -50,7 +50,7 @@ def main(target: Path) -> None:
     """Write the site into a folder."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
-        shutil.copy(ROOT / "zensical.toml", source)
+        (source / "zensical.toml").write_text(configuration(), encoding="utf-8")
         pages = source / "docs"
         shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         for name in BESIDE:
@@ -73,6 +73,17 @@ def main(target: Path) -> None:
             shutil.rmtree(target)
         shutil.copytree(source / "site", target)
     print(target / "index.html")
+
+
+def configuration() -> str:
+    """The configuration, with pages of docs/ that it does not name among the guides."""
+    text = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    entries = []
+    for page in sorted(DOCS.glob("*.md")):
+        if f'"{page.name}"' not in text:
+            title = page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+            entries.append(f"    {{ {json.dumps(title)} = {json.dumps(page.name)} }},")
+    return text.replace("    # other pages of docs/, by their titles", "\n".join(entries))
 
 
 def _bring_along(page: Path, pages: Path) -> None:
