@@ -11,23 +11,34 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(INSTALLED)
 	$(BIN)/python examples/tour.py demo-output
 
-# Tests that run with the types and shapes of arguments checked at run time, which costs them half
-# as much again. Files that compile are among the others (the compiler cannot read the checks), and
-# so are strategies that build networks (the checks draw random numbers, which hypothesis forbids).
-CHECKED := $(filter-out %/test_layer_contract.py %/test_orthogonal_convolution.py \
-    %/test_token_mixer_bounds.py %/test_token_mixer_recurrence.py %/test_token_mixer_transformer.py, \
-    $(wildcard tests/rank/test_*.py tests/factorize/test_*.py tests/compression/test_*.py \
-    tests/generalize/test_*.py tests/robust/test_orthogonal_*.py tests/robust/test_norm*.py))
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
+# Tests that run with the types and shapes of arguments checked at run time. A check costs as much
+# as a small computation, so these are the files with many small ones. Left out are files that
+# compile (the compiler cannot read the checks), strategies that build networks (the checks draw
+# random numbers, which hypothesis forbids), and files that trace, train, or start processes.
+UNCHECKED := $(patsubst %,tests/%.py,\
+    $(addprefix compression/test_,compressing exporting folding hugging_face recovering usage) \
+    $(addprefix factorize/test_,interval layer_contract layer_embedding layer_recurrent \
+        layer_tunable_attention) \
+    $(addprefix generalize/test_,activations arora compressed_network figures layer_trace \
+        measured_search rank_search spectral tracking) \
+    $(addprefix rank/test_,attention_kernels attention_moments certificate_file exact_modular \
+        measuring_draws measuring_measurement network_measuring token_mixer_bounds \
+        token_mixer_certificates token_mixer_recurrence token_mixer_transformer) \
+    $(addprefix robust/test_orthogonal_,convolution kernel))
+CHECKED := $(filter-out $(UNCHECKED),$(wildcard tests/rank/test_*.py tests/factorize/test_*.py \
+    tests/compression/test_*.py tests/generalize/test_*.py tests/robust/test_orthogonal_*.py \
+    tests/robust/test_norm*.py))
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q
+TWO_WORKERS := -n 2 --dist loadfile
 
 # Everything once. HYPOTHESIS_PROFILE=thorough tries properties on all the examples they ask for.
 test: $(INSTALLED)
-	@$(PYTEST) $(CHECKED:%=--ignore=%)
+	@$(PYTEST) $(TWO_WORKERS) $(CHECKED:%=--ignore=%)
 	@$(PYTEST) --jaxtyping-packages=rankscope,beartype.beartype $(CHECKED)
 
 # For every day: linters, types, and the tests that are quick, on few examples and one case a table.
 check: lint
-	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow" tests
+	HYPOTHESIS_PROFILE=quick $(PYTEST) $(TWO_WORKERS) -m "not slow" tests
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 # The most examples that a property is tried on. Tests say their own number where it is other than
@@ -33,6 +34,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if own is not None and own.max_examples > MOST_EXAMPLES[PROFILE]:
             fewer = settings(own, max_examples=MOST_EXAMPLES[PROFILE])
             setattr(test, "_hypothesis_internal_use_settings", fewer)  # noqa: B010
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in sources and pages only: test files have none."""
+    collected = yield
+    is_test = Path(__file__).parent / "tests" in file_path.parents
+    return [each for each in collected if not (is_test and isinstance(each, DoctestModule))]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,13 +46,19 @@ PLACE_OF = {name: place for place, name in enumerate(name for row in ROWS for na
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
+@cache
+def import_lines(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Every import of a file, inside of functions too; a file is parsed once."""
+    parts = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(part for part in parts if isinstance(part, (ast.Import, ast.ImportFrom)))
+
+
 def imported_modules(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     found = []
-    for part in ast.walk(tree):
+    for part in import_lines(path):
         if isinstance(part, ast.ImportFrom):
             found.append(part.module or "")
-        elif isinstance(part, ast.Import):
+        else:
             found.extend(alias.name for alias in part.names)
     return found
 
@@ -90,7 +97,7 @@ NAMES = {module_name(path) for path in MODULES}
 def imported_names(path: Path, package: str) -> dict[str, tuple[str, str]]:
     """Names that a file imports from the package: local name -> module, name there."""
     names: dict[str, tuple[str, str]] = {}
-    for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for part in import_lines(path):
         if not isinstance(part, ast.ImportFrom):
             continue
         module = f"{package}.{part.module or ''}".rstrip(".") if part.level else part.module or ""

@@ -284,5 +284,6 @@ def test_a_compiled_graph_gives_the_same_outputs(kind: str) -> None:
         wanted = layers(*inputs)
         # Recurrent layers run time step by time step, outside of the graph.
         fullgraph = kind not in ("lstm", "gru")
-        compiled = torch.compile(layers, backend="aot_eager", fullgraph=fullgraph)
+        # How a graph is split into kernels is the export's test: this one is about reading Python.
+        compiled = torch.compile(layers, backend="eager", fullgraph=fullgraph)
         torch.testing.assert_close(compiled(*inputs), wanted)

@@ -1,5 +1,7 @@
 """A trace computes what the module computes, in the same structure, for any batch."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -23,6 +25,71 @@ def test_writing_in_place_is_read_as_functions_of_values() -> None:
     torch.testing.assert_close(made[0], expected[0])
     torch.testing.assert_close(made[1]["rest"][0], expected[1]["rest"][0])
     assert made[1]["rest"][1] is None
+
+
+def add_to_a_view(inputs: Tensor) -> Tensor:
+    made = inputs * 2
+    made.flatten(1).add_(1)
+    return made
+
+
+def add_to_what_is_read_later(inputs: Tensor) -> Tensor:
+    made = inputs.exp()
+    return made.add_(1) * made
+
+
+def add_after_dropout(inputs: Tensor) -> Tensor:
+    made = inputs.exp()
+    return nn.functional.dropout(made, training=False).add_(made) + made
+
+
+def add_in_a_lower_precision(inputs: Tensor) -> Tensor:
+    return inputs.exp().add_(inputs.double()).sin_()
+
+
+def add_to_a_part(inputs: Tensor) -> Tensor:
+    made = inputs.exp()
+    made.chunk(2, -1)[0].mul_(3)
+    return made.contiguous().add_(1) + made
+
+
+def add_to_a_reshaped_transpose(inputs: Tensor) -> Tensor:
+    made = inputs.transpose(1, 2).contiguous()
+    return made.reshape(made.shape[0] * 2, -1).relu_() + made.to(torch.float32).sum()
+
+
+def norm_and_add(inputs: Tensor) -> Tensor:
+    size = inputs.shape[1]
+    normed = nn.functional.batch_norm(inputs, torch.zeros(size), torch.ones(size))
+    return normed.relu_().add_(inputs).unflatten(-1, (2, -1))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        add_to_a_view,
+        add_to_what_is_read_later,
+        add_after_dropout,
+        add_in_a_lower_precision,
+        add_to_a_part,
+        add_to_a_reshaped_transpose,
+        norm_and_add,
+    ],
+)
+def test_whoever_sees_a_tensor_that_is_changed_sees_the_change(
+    function: Callable[[Tensor], Tensor],
+) -> None:
+    class Module(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return function(inputs)
+
+    inputs = torch.randn(3, 4, 6)
+    read = trace(Module(), inputs)
+    for length in (3, 5) if read.has_free_batch else (3,):
+        inputs = torch.randn(length, 4, 6)
+        torch.testing.assert_close(read.run(inputs), function(inputs.clone()))
+    for operation in read.operations:
+        assert not operation.kind.endswith("_"), operation.kind
 
 
 def test_a_batch_of_another_length_runs_where_the_module_allows_it() -> None:

@@ -15,18 +15,12 @@ from torch.nn.utils.rnn import PackedSequence
 
 from rankscope.errors import RequestError, SizeError, UnsupportedModuleError
 from rankscope.modes import inference
+from rankscope.reading.functional import as_functional
 
 Shape = tuple[int, ...]
 Example = Tensor | Shape | Sequence[Any] | Mapping[str, Any]
 
 log = logging.getLogger(__name__)
-
-_DROPOUTS = (
-    torch.ops.aten.dropout.default,
-    torch.ops.aten.feature_dropout.default,
-    torch.ops.aten.alpha_dropout.default,
-    torch.ops.aten.feature_alpha_dropout.default,
-)
 
 
 def exported(module: nn.Module, example: Example) -> tuple[ExportedProgram, bool]:
@@ -137,15 +131,7 @@ def _export(
     module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], free: Any
 ) -> ExportedProgram:
     program = torch.export.export(module, arguments, options, dynamic_shapes=free, strict=False)
-    for node in program.graph.nodes:
-        # Dropout gives back the very tensor that it takes, but torch takes its result for a copy
-        # and would lose what is changed in place afterwards.
-        if node.target in _DROPOUTS and not node.args[2]:
-            node.target, node.args = torch.ops.aten.alias.default, node.args[:1]
-    program.graph_module.recompile()
-    # Nothing is decomposed; in-place operations become functions of values.
-    functional: ExportedProgram = program.run_decompositions({})
-    return functional
+    return as_functional(program)
 
 
 def _refused(
