@@ -1,5 +1,6 @@
 """Fixtures for tests, doctests and the README alike."""
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -44,6 +45,12 @@ def pytest_collect_file(
     collected = yield
     is_test = Path(__file__).parent / "tests" in file_path.parents
     return [each for each in collected if not (is_test and isinstance(each, DoctestModule))]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the search for garbage from visiting all that was imported again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -68,11 +68,20 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(command: list[str]) -> No
     assert process.returncode == 141
 
 
+def listen() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.3, 1.0, 3.0])
 def test_an_interrupt_ends_with_130_and_one_line(delay: float) -> None:
     words = ["rank", "attention", "--tokens", "8", "--depth", "2", "--width", "8", "--heads", "2"]
-    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=listen,  # a suite in the background would hand down that interrupts are ignored
+    )
     with process:
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
