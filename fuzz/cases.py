@@ -135,6 +135,30 @@ def _shards(draw: random.Random) -> Drawn:
     return ["audit", "."], files
 
 
+_EDGES = b"# vertices\n0 1\n1 2\n2,3\n0\t3\n4\n"
+_TABLE = b"a,b,c,d,class\n1,2,3,4,0\n2,1,5,3,1\n0.5,7,1,2,0\n3,3,2,9,1\n"
+
+
+def _tables(draw: random.Random) -> Drawn:
+    """Files of edges, and data sets."""
+    if draw.random() < 0.5:
+        commands = (
+            "sparsify edges.txt --depth 3",
+            "sparsify edges.txt --rule spectral -o kept.txt",
+            "rank graph --edges edges.txt --depth 2 --width 2 --left 0",
+            "bounds graph --edges edges.txt --depth 3 --width 4 --left 0,1 --vertex 1",
+            "draw graph --set edges=edges.txt --set depth=1 --set width=2 -o g.svg",
+        )
+        return draw.choice(commands).split(), {"edges.txt": damaged_bytes(_EDGES, draw)}
+    name, data = draw.choice(
+        (("d.csv", damaged_bytes(_TABLE, draw)), ("d.npz", _npz(draw)), ("d.bin", _npz(draw)))
+    )
+    words = ["entanglement", name]
+    if draw.random() < 0.5:
+        words += ["--label", draw.choice(("class", "-1", "9", "nonsense"))]
+    return [*words, *(("-o", "o.npz") if draw.random() < 0.3 else ())], {name: data}
+
+
 # --- Certificates, plans and diagrams -------------------------------------------------------------
 
 
@@ -241,6 +265,8 @@ _STARTS = {
         "bounds recurrent --depth 2 --order 4 --size 2 --channels 2",
     ),
     "verify": ("verify absent.json",),
+    "sparsify": ("sparsify c.json",),
+    "entanglement": ("entanglement c.json",),
     "draw": ("draw cp -o x.svg", "draw multi-head -o x.tikz"),
     "cost": ("cost multi-head", "cost cp", "cost tensor-train", "cost attention"),
     "cut": ("cut tensor-train --left i1 --right i2", "cut cp --left i1,i2 --right i3"),
@@ -293,6 +319,7 @@ KINDS: dict[Callable[[random.Random], Drawn], int] = {
     _weights: 6,
     _samples: 1,
     _shards: 1,
+    _tables: 2,
     _certificate: 2,
     _plan: 1,
     _diagram: 3,

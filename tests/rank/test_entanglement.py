@@ -117,6 +117,8 @@ def test_reordering_puts_copies_together_and_lowers_the_entropy(pairs: int, seed
 
 def test_pixels_stand_by_squares() -> None:
     order = by_squares(numpy.arange(64).reshape(1, 8, 8))[0].astype(int)
+    colours_first = numpy.arange(3 * 64).reshape(1, 3, 8, 8)
+    assert by_squares(colours_first)[0, ::3].astype(int).tolist() == order.tolist()
     for size, side in ((16, 4), (4, 2)):
         for start in range(0, 64, size):
             rows, columns = numpy.divmod(order[start : start + size], 8)
@@ -154,6 +156,12 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path: Path) -> None:
         assert (table.labels is None) == (name == "a.npy")
         if table.labels is not None:
             assert numpy.array_equal(table.labels, labels), name
+
+
+def test_an_array_without_samples_is_refused(tmp_path: Path) -> None:
+    numpy.save(tmp_path / "a.npy", numpy.ones((0, 1, 8, 8)))
+    with pytest.raises(DataError, match=r"samples with features, got shape \(0, 1, 8, 8\)"):
+        read_table(tmp_path / "a.npy")
 
 
 def test_a_cifar_batch_is_read(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from rankscope.rank.entanglement import DataTable
 from rankscope.strict_json import shown
 from rankscope.tensor_files.opening import open_tensors
 
-MOST_BYTES = 2**30
+MOST_BYTES = 2**28  # as numbers of 8 bytes they may take eight times as much
+MOST_TEXT = 2**26
 _LABELS = ("labels", "label", "y", "targets", "target")
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 
@@ -37,7 +38,8 @@ def read_table(path: Path, *, label: str | None = None) -> DataTable:
         BudgetError: if it is too large.
     """
     with plain_file(path, error=DataError) as (_, size):
-        require_within(str(path), "the number of bytes", size, MOST_BYTES)
+        limit = MOST_TEXT if path.suffix == ".csv" else MOST_BYTES
+        require_within(str(path), "the number of bytes", size, limit)
     name = path.name.removesuffix(".gz")
     features: NDArray[numpy.generic]
     labels: NDArray[numpy.int64] | None = None
@@ -58,9 +60,9 @@ def read_table(path: Path, *, label: str | None = None) -> DataTable:
             f"{path}: wanted .csv, .npy, .npz, an idx file (…-ubyte, also .gz) or a CIFAR-10 "
             f"batch (.bin), got {path.suffix or 'no ending'!r}."
         )
-    flat = by_squares(features) if features.ndim > 2 else features.astype(numpy.float64)
-    if flat.ndim != 2:
+    if features.ndim not in (2, 3, 4) or 0 in features.shape:
         raise DataError(f"{path} must hold samples with features, got shape {features.shape}.")
+    flat = by_squares(features) if features.ndim > 2 else features.astype(numpy.float64)
     if label is not None:
         return _with_label(flat, None, label)
     return DataTable(flat, labels)
@@ -69,12 +71,15 @@ def read_table(path: Path, *, label: str | None = None) -> DataTable:
 def by_squares(images: NDArray[numpy.generic]) -> NDArray[numpy.float64]:
     """Pixels (count, height, width[, colours]) in a row in which halves are halves of the image.
 
-    The longer side is halved, always; the colours of a pixel stay together.
+    The longer side is halved, always; the colours of a pixel stay together. One or three colours
+    may also stand before height and width.
 
     Example:
         >>> by_squares(numpy.arange(16).reshape(1, 4, 4))[0, :8].astype(int).tolist()
         [0, 1, 4, 5, 2, 3, 6, 7]
     """
+    if images.ndim == 4 and images.shape[1] in (1, 3) and images.shape[3] not in (1, 3):
+        images = images.transpose(0, 2, 3, 1)
     height, width = images.shape[1:3]
     places: list[int] = []
     pending = [(0, height, 0, width)]
@@ -98,7 +103,10 @@ def _read_csv(path: Path) -> tuple[NDArray[numpy.float64], list[str] | None]:
             text = file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is no text: {error.reason}.") from error
-    rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    except csv.Error as error:
+        raise DataError(f"{path} is no table of commas: {error}.") from error
     if not rows:
         raise DataError(f"{path} has no rows.")
     names = None if all(_number(cell) is not None for cell in rows[0]) else rows.pop(0)

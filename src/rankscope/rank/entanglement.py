@@ -123,6 +123,9 @@ def canonical_splits(
 ) -> list[SplitEntanglement]:
     """The entanglement of every block that recursive halving makes, each split once.
 
+    Of the two halves of all features the first is taken; the label of several classes stands with
+    the features that are no block.
+
     Args:
         data: with at most 2,048 samples; more are refused, draw some with `head`.
         levels: how often blocks are halved at most.
@@ -136,12 +139,13 @@ def canonical_splits(
     found = list(_blocks(0, scaled.shape[1], 0, levels))
     results: list[SplitEntanglement] = []
     labels = _label_gram(data.labels, len(scaled))
+    legs = 1 if data.labels is None or _signs(data.labels) is not None else _classes(data.labels)
     for level, start, stop, outside in _with_outside(scaled, found, labels):
         report(Progress("splits", len(results), len(found)))
         inside = scaled[:, start:stop]
-        others = scaled.shape[1] - (stop - start)
+        sizes = (2 ** min(stop - start, 30), legs * 2 ** min(scaled.shape[1] - (stop - start), 30))
         entropy = _entropy(_spectrum(inside, outside, _signs(data.labels)))
-        most = math.log(min(2 ** min(stop - start, others, 30), len(scaled)))
+        most = math.log(min(*sizes, len(scaled)))
         results.append(SplitEntanglement(level, start, stop, entropy, most))
     return sorted(results, key=lambda one: (one.level, one.start))
 
@@ -226,16 +230,20 @@ def _gram(scaled: Reals) -> Reals:
     return product
 
 
+def _classes(labels: NDArray[numpy.int64]) -> int:
+    return len(numpy.unique(labels))
+
+
 def _signs(labels: NDArray[numpy.int64] | None) -> Reals | None:
     """Two classes are +1 and -1; None if the label is no factor."""
-    if labels is None or len(numpy.unique(labels)) != 2:
+    if labels is None or _classes(labels) != 2:
         return None
     return numpy.where(labels == labels.max(), 1.0, -1.0)
 
 
 def _label_gram(labels: NDArray[numpy.int64] | None, count: int) -> Reals:
     """Several classes are unit vectors, a leg of the tensor on the side that is no block."""
-    if labels is None or len(numpy.unique(labels)) == 2:
+    if labels is None or _classes(labels) == 2:
         return numpy.ones((count, count))
     gram: Reals = (labels[:, None] == labels[None, :]).astype(numpy.float64)
     return gram

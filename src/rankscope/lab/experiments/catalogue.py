@@ -308,7 +308,7 @@ _EXPERIMENTS = (
         "graph-sparsification",
         "graph_sparsification",
         "Graph networks on a share of the edges: accuracy in percent by removal rule",
-        225,
+        165,
     ),
     ListedExperiment(
         "feature-order",

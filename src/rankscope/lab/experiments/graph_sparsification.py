@@ -24,7 +24,7 @@ from rankscope.rank.sparsification import Rule, sparsify
 from rankscope.seeds import seed_of
 
 DEPTH, WIDTH, STEPS = 3, 32, 150
-SHARES = (0.7, 0.4, 0.2)
+SHARES = (0.5, 0.2)
 
 
 class GraphName(StrEnum):
