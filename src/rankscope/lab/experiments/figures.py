@@ -154,7 +154,7 @@ def _label_ends(axes: Any, ends: Sequence[tuple[float, float, str, str]]) -> Non
 
 
 def draw_baselines(axes: Any, rows: Sequence[Row], column: str, *, is_level: bool) -> None:
-    """A dotted line with its name for every baseline that has a column.
+    """A dotted line with its name for every baseline that has a column, at the mean of its seeds.
 
     Args:
         axes: where.
@@ -162,16 +162,19 @@ def draw_baselines(axes: Any, rows: Sequence[Row], column: str, *, is_level: boo
         column: that is drawn.
         is_level: whether the column is drawn upwards, so that the line is level.
     """
+    values: dict[str, list[float]] = {}
     for row in rows:
-        value, name = row.get(column), row.get("baseline")
-        if name is None or not isinstance(value, int | float):
-            continue
+        number, name = row.get(column), row.get("baseline")
+        if name is not None and isinstance(number, int | float):
+            values.setdefault(str(name), []).append(float(number))
+    for name, held in values.items():
+        value = statistics.fmean(held)
         (axes.axhline if is_level else axes.axvline)(
             value, color=_MUTED, linestyle=":", linewidth=1.0
         )
         at = (0.01, value) if is_level else (value, 0.99)
         axes.annotate(
-            str(name),
+            name,
             at,
             xycoords=axes.get_yaxis_transform() if is_level else axes.get_xaxis_transform(),
             color=_MUTED,
