@@ -14,9 +14,9 @@ from rich.table import Table
 from torch import nn
 
 import rankscope
-from rankscope.auditing.page.page import audit_to_html
 from rankscope.diagrams.network import Drawable
 from rankscope.files import write_atomically
+from rankscope.page.single_file import audit_to_html
 from rankscope.rank import write_certificate
 
 ATTENTION = {"N": 512, "M": 512, "F": 768}

@@ -15,6 +15,13 @@ import pytest
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
 
+from tests.auditing.conftest import (  # noqa: E402, F401 - fixtures
+    convolutional,
+    matrix,
+    shape_only,
+    transformer,
+)
+
 from rankscope.page.server import bound_socket, make_app  # noqa: E402
 from rankscope.page.session import Session  # noqa: E402
 

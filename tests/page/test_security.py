@@ -70,7 +70,7 @@ def test_a_body_that_is_too_large_is_refused_whatever_it_says(served: Served) ->
         (b'{"number": "1"}', 400, b"at number: wanted an integer"),
         (b"{}", 400, b"number is missing"),
         (b'{"number": 1, "path": "/etc"}', 400, b"only the keys number"),
-        (b'{"number": 4711}', 400, b"There is no job 4711"),
+        (b'{"number": 4711}', 409, b"There is no job 4711"),
     ],
 )
 def test_garbage_is_answered_in_one_line(

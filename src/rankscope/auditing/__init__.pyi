@@ -28,7 +28,6 @@ from .findings import shape_findings as shape_findings
 from .findings import weight_findings as weight_findings
 from .packing import Packing as Packing
 from .packing import packing_of as packing_of
-from .page.page import audit_to_html as audit_to_html
 from .plan_picture import draw_plan as draw_plan
 from .plan_picture import plane_of_plan as plane_of_plan
 from .plane import PlacedModel as PlacedModel

@@ -22,7 +22,7 @@ from rankscope.auditing.findings import (
     weight_findings,
 )
 from rankscope.auditing.sources import OpenedModel
-from rankscope.auditing.tensors import TensorRow, part_of
+from rankscope.auditing.tensors import OnRow, TensorRow, part_of
 from rankscope.auditing.weight_files import open_model
 from rankscope.display import Table, counted, fragment
 from rankscope.errors import (
@@ -103,6 +103,7 @@ def audit(
     family: str | None = None,
     name: str | None = None,
     report: Report = ignore,
+    on_row: OnRow = lambda row: None,
 ) -> Audit:
     """Audit a model from its configuration, its weights, or both.
 
@@ -112,6 +113,7 @@ def audit(
         family: how to read the configuration, where it does not say.
         name: what to call the model in the audit; its path or class by default.
         report: called after every tensor.
+        on_row: called with the row of a tensor as soon as it is there.
 
     Example:
         >>> findings = audit()
@@ -127,7 +129,7 @@ def audit(
     source = name or ("the embedded transformer" if model is None else opened.name)
     expected = _configuration(opened, family)
     configuration, unnamed = expected.configuration, expected.unnamed
-    rows = _rows(model, opened, configuration, report)
+    rows = _rows(model, opened, configuration, report, on_row)
     # A copy of a named tensor is counted already, whichever of the two comes first.
     counted = {row.same_as or row.name for row in rows if row.name not in unnamed}
     beside = [row for row in rows if row.name not in counted and _is_counted(row)]
@@ -201,7 +203,11 @@ def _built(document: Mapping[str, object], unknown: UnknownFamilyError, who: str
 
 
 def _rows(
-    model: object, opened: OpenedModel, configuration: Configuration | None, report: Report
+    model: object,
+    opened: OpenedModel,
+    configuration: Configuration | None,
+    report: Report,
+    on_row: OnRow,
 ) -> tuple[TensorRow, ...]:
     if opened.tensors is None:
         return ()
@@ -213,7 +219,7 @@ def _rows(
     # A file does not say how a convolution strides; a module does.
     known = geometries(model) if isinstance(model, nn.Module) else {}
     options = WeightOptions(geometries=known)
-    rows = audit_weights(opened.tensors, configuration, options, report=report)
+    rows = audit_weights(opened.tensors, configuration, options, report=report, on_row=on_row)
     if opened.config is not None and _is_compressed(opened.config):
         rows = _without_guards(rows)
     _require_sound(rows, opened.name)

@@ -4,6 +4,7 @@ Loads no torch.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 
@@ -78,6 +79,9 @@ class TensorRow:
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
         return asdict(self)
+
+
+OnRow = Callable[[TensorRow], None]
 
 
 # --- Which part of a model a tensor belongs to, told by its name ----------------------------------

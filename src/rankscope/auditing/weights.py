@@ -20,7 +20,7 @@ from rankscope.auditing.spectra import (
     matrix_spectrum,
     working_memory,
 )
-from rankscope.auditing.tensors import MatrixRow, TensorRow, layer_of, part_of
+from rankscope.auditing.tensors import MatrixRow, OnRow, TensorRow, layer_of, part_of
 from rankscope.errors import SizeError
 from rankscope.modes import one_thread
 from rankscope.progress import Progress, Report, ignore
@@ -205,6 +205,7 @@ def audit_weights(
     options: WeightOptions = DEFAULTS,
     *,
     report: Report = ignore,
+    on_row: OnRow = lambda row: None,
 ) -> tuple[TensorRow, ...]:
     """Look at every tensor of a model.
 
@@ -214,6 +215,7 @@ def audit_weights(
         configuration: tells the heads apart; without it there are no products of heads.
         options: image sizes, geometries of convolutions, memory.
         report: called after every tensor.
+        on_row: called with every row as soon as it is there.
     """
     audited = _Audit(source, configuration, options)
     rows: list[TensorRow] = []
@@ -226,6 +228,8 @@ def audit_weights(
             replace(row, name=name, part=part_of(name), layer=layer_of(name), same_as=entry.name)
             for name in entry.tied_names
         )
+        for one in rows[-1 - len(entry.tied_names) :]:
+            on_row(one)
         report(Progress("tensors", done, len(source.entries)))
     return tuple(rows)
 

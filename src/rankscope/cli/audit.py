@@ -49,8 +49,8 @@ def run(
 
 
 def _write(audited: Any, folder: Path) -> list[Path]:
-    from rankscope.auditing.page.page import audit_to_html
     from rankscope.files import write_atomically
+    from rankscope.page.single_file import audit_to_html
     from rankscope.resumable import ResumableFolder
 
     texts = {

@@ -18,7 +18,14 @@ from rankscope.compression.candidates import CandidateGenerator, SiteCandidates,
 from rankscope.compression.plan import Budget, Candidate, Costs, Plan, Row, Unit
 from rankscope.compression.scores import Batch, Scoring, Weights
 from rankscope.compression.sites import Site, Uncompressed, read_sites
-from rankscope.compression.solver import Choice, CostRow, Option, choose, solve_rows
+from rankscope.compression.solver import (
+    Choice,
+    CostRow,
+    Option,
+    choose,
+    choose_greedily,
+    solve_rows,
+)
 from rankscope.compression.usage import Stopwatch, Usage, observe
 from rankscope.errors import CompressionError
 from rankscope.factorize.cores import BITS
@@ -147,11 +154,13 @@ class CandidateTable:
         entries: the candidates of each site, a reason for everything else, in the model's order.
         dense: costs of the whole model.
         notes: what a reader should know.
+        scoring: what errors were scored on.
     """
 
     entries: tuple[SiteCandidates | Uncompressed, ...]
     dense: Costs
     notes: tuple[str, ...]
+    scoring: str = "weights"
 
     @property
     def site_candidates(self) -> tuple[SiteCandidates, ...]:
@@ -204,7 +213,10 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
         seconds = stopwatch.of_model(model, settings.example)
     dense = [options.dense for options in listed if isinstance(options, SiteCandidates)]
     return CandidateTable(
-        tuple(listed), dense_costs(model, usage, dense, seconds), tuple(_notes(settings, entries))
+        tuple(listed),
+        dense_costs(model, usage, dense, seconds),
+        tuple(_notes(settings, entries)),
+        settings.scoring.name,
     )
 
 
@@ -385,13 +397,8 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
     if isinstance(budget, Tolerance):
         picks = [_cheapest_within(options, budget.error) for options in table.site_candidates]
         note = f"No budget: each weight is as small as an error of {budget.error:g} allows."
-        return _plan(table, Budget(1.0), picks, settings, note)
-    choice = _choose(table, budget)
-    picks = [
-        options.candidates[n]
-        for options, n in zip(table.site_candidates, choice.picks, strict=True)
-    ]
-    return _plan(table, budget, picks, settings, _proof(choice))
+        return _plan(table, Budget(1.0), picks, note)
+    return solve_table(table, budget).plan
 
 
 def _cheapest_within(options: SiteCandidates, error: float) -> Candidate:
@@ -399,20 +406,107 @@ def _cheapest_within(options: SiteCandidates, error: float) -> Candidate:
     return min(within, key=lambda candidate: (candidate.costs.bytes, candidate.error))
 
 
-def _choose(table: CandidateTable, budget: Budget) -> Choice:
-    first, *others = (_Limited.of(table, part) for part in budget.parts)
+# --- The choice from a table, again and again: for other budgets, with fewer candidates -----------
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """What a choice may not touch, and which formats it may not use.
+
+    Args:
+        pinned: the place of the candidate that a site must have, by the site's name; 0 is dense.
+        forbidden: names of formats.
+    """
+
+    pinned: Mapping[str, int] = field(default_factory=dict)
+    forbidden: tuple[str, ...] = ()
+
+    def allowed(self, options: SiteCandidates) -> list[int]:
+        """Places of the candidates that a site may have.
+
+        Raises:
+            CompressionError: if it is pinned to a place that it does not have.
+        """
+        pin = self.pinned.get(options.site.name)
+        if pin is None:
+            return [
+                place
+                for place, candidate in enumerate(options.candidates)
+                if candidate.format not in self.forbidden
+            ]
+        if not 0 <= pin < len(options.candidates):
+            raise CompressionError(
+                f"{options.site.name} has {len(options.candidates)} candidates, and is pinned to "
+                f"number {pin}."
+            )
+        return [pin]
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A plan, the place of each site's choice among its candidates, and how good it is.
+
+    Args:
+        plan: what is kept.
+        picks: a place for each site of the table.
+        score: of all choices together.
+        gap: no other choice has a score below `score - gap`; None if that was not computed.
+    """
+
+    plan: Plan
+    picks: tuple[int, ...]
+    score: float
+    gap: float | None
+
+
+def solve_table(
+    table: CandidateTable,
+    budget: Budget,
+    *,
+    restriction: Restriction | None = None,
+    is_quick: bool = False,
+) -> Solved:
+    """The best choice from a table within a budget.
+
+    Args:
+        table: of all candidates.
+        budget: one or two.
+        restriction: fewer candidates.
+        is_quick: by the best gain for its price, in milliseconds; not proved to be the best, and
+            within two budgets by the dearer of the two prices.
+
+    Raises:
+        CompressionError: if a budget cannot be met, or a site is pinned to what it does not have.
+    """
+    restriction = restriction or Restriction()
+    allowed = [restriction.allowed(options) for options in table.site_candidates]
+    choice = _choose(table, budget, allowed, is_quick=is_quick)
+    picks = tuple(places[n] for places, n in zip(allowed, choice.picks, strict=True))
+    chosen = [
+        options.candidates[n] for options, n in zip(table.site_candidates, picks, strict=True)
+    ]
+    is_proved = not is_quick or math.isfinite(choice.gap)
+    note = _proof(choice) if is_proved else "Chosen by gain for its price, not proved to be best."
+    plan = _plan(table, budget, chosen, note)
+    return Solved(plan, picks, choice.score, choice.gap if is_proved else None)
+
+
+def _choose(
+    table: CandidateTable, budget: Budget, allowed: Sequence[Sequence[int]], *, is_quick: bool
+) -> Choice:
+    first, *others = (_Limited.of(table, part, allowed) for part in budget.parts)
     for limited in (first, *others):
         limited.check()
     lists = [
-        [
-            Option(cost, candidate.score)
-            for cost, candidate in zip(costs, options.candidates, strict=True)
-        ]
-        for costs, options in zip(first.costs, table.site_candidates, strict=True)
+        [Option(cost, options.candidates[n].score) for cost, n in zip(costs, places, strict=True)]
+        for costs, options, places in zip(first.costs, table.site_candidates, allowed, strict=True)
     ]
-    if not others:
+    choice = None
+    if is_quick:
+        choice = _quick_choice(lists, [first, *others])
+    if choice is None and not others:
         choice = choose(lists, first.limit)
-    else:
+    elif choice is None:
         second = SecondBudget(others[0].costs, others[0].limit)
         choice = choose_within_both(lists, first.limit, second)
     if choice is None:
@@ -426,28 +520,56 @@ def _choose(table: CandidateTable, budget: Budget) -> Choice:
     return choice
 
 
+PRICE_UNITS = 2**40
+
+
+def _quick_choice(lists: Sequence[Sequence[Option]], limits: "Sequence[_Limited]") -> Choice | None:
+    """Greedy; under several budgets an option costs its largest share of any. None if none fits."""
+    priced, budget = lists, limits[0].limit
+    if len(limits) > 1:
+        budget = PRICE_UNITS
+        priced = [
+            [
+                Option(
+                    max(
+                        math.ceil(PRICE_UNITS * limit.costs[which][n] / max(1, limit.limit))
+                        for limit in limits
+                    ),
+                    option.score,
+                )
+                for n, option in enumerate(options)
+            ]
+            for which, options in enumerate(lists)
+        ]
+    if sum(min(option.cost for option in options) for options in priced) > budget:
+        return None
+    picks = choose_greedily(priced, budget)
+    chosen = [options[n] for options, n in zip(lists, picks, strict=True)]
+    cost, score = sum(one.cost for one in chosen), math.fsum(one.score for one in chosen)
+    return Choice(tuple(picks), cost, score, math.inf)
+
+
 @dataclass(frozen=True)
 class _Limited:
     """What the candidates cost in the unit of a budget, and what is left for them."""
 
     budget: Budget
     costs: list[list[int]]
+    fixed: int  # what belongs to no candidate
     total: int
     allowed: int
 
     @classmethod
-    def of(cls, table: CandidateTable, budget: Budget) -> "_Limited":
+    def of(
+        cls, table: CandidateTable, budget: Budget, allowed: Sequence[Sequence[int]]
+    ) -> "_Limited":
         costs = [
-            [count(candidate.costs, budget.unit) for candidate in options.candidates]
-            for options in table.site_candidates
+            [count(options.candidates[n].costs, budget.unit) for n in places]
+            for options, places in zip(table.site_candidates, allowed, strict=True)
         ]
+        dense = sum(count(options.dense.costs, budget.unit) for options in table.site_candidates)
         total = count(table.dense, budget.unit)
-        return cls(budget, costs, total, allowance(budget, table.dense))
-
-    @property
-    def fixed(self) -> int:
-        """What belongs to no candidate; the first of each list is dense."""
-        return self.total - sum(options[0] for options in self.costs)
+        return cls(budget, costs, total - dense, total, allowance(budget, table.dense))
 
     @property
     def limit(self) -> int:
@@ -483,7 +605,6 @@ def _plan(
     table: CandidateTable,
     budget: Budget,
     picks: Sequence[Candidate],
-    settings: PlanSettings,
     note: str,
 ) -> Plan:
     kept, waiting = table.dense, iter(picks)
@@ -500,7 +621,7 @@ def _plan(
         budget=budget,
         dense=table.dense,
         kept=kept,
-        scoring=settings.scoring.name,
+        scoring=table.scoring,
         notes=(*table.notes, note),
     )
 

@@ -49,7 +49,7 @@ class Endpoint:
     Args:
         path: below `/api`, such as "/plan".
         summary: one sentence for the description of the interface.
-        handler: answers; errors of this package become status 400 with their message.
+        handler: answers; errors of this package become status 409 with their message.
         body: what the request must hold; None for a GET request, which holds nothing.
     """
 
@@ -93,9 +93,10 @@ def openapi(endpoints: tuple[Endpoint, ...]) -> dict[str, object]:
 def _operation(endpoint: Endpoint) -> dict[str, object]:
     refused = {"application/json": {"schema": ERROR}}
     statuses = {
-        "400": "The request makes no sense here; the message says why.",
+        "400": "The request is no JSON, or not what is described here.",
         "403": "The token, the host or the origin is wrong.",
         "405": "Another method is wanted.",
+        "409": "It cannot be done as things are; the message says why.",
         "413": "The request is too large.",
         "415": "The body is no JSON.",
         "500": "The server is at fault.",

@@ -7,12 +7,15 @@ fails its job, and the next job of the lane gets a new process.
 """
 
 import itertools
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -257,10 +260,11 @@ class _Lane:
     def _connect(self) -> Connection:
         with self._wake:
             if self._process is None or not self._process.is_alive() or self._connection is None:
-                context = get_context("spawn")
+                context = _context()
                 self._connection, theirs = context.Pipe()
                 self._process = context.Process(target=work, args=(theirs,), daemon=True)
-                self._process.start()
+                with _without_main():
+                    self._process.start()
                 theirs.close()
             return self._connection
 
@@ -270,6 +274,35 @@ class _Lane:
             self._process.kill()
             self._process.join(timeout=5)
         self._process = None
+
+
+# What most jobs need, loaded once; every worker is a copy of the process that has it.
+_PRELOADED = ["torch", "rankscope.auditing.weights", "rankscope.compression.planning"]
+
+
+@cache
+def _context() -> Any:
+    if "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Without the program's main module, which a worker would load again and has no use for."""
+    main = sys.modules["__main__"]
+    with _STARTING:
+        kept = {name: main.__dict__.pop(name, None) for name in ("__file__", "__spec__")}
+        main.__spec__ = None
+        try:
+            yield
+        finally:
+            main.__dict__.update({k: v for k, v in kept.items() if v is not None})
+
+
+_STARTING = threading.Lock()
 
 
 def work(connection: Connection) -> None:

@@ -2,18 +2,17 @@
 
 import asyncio
 import json
-import math
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankscope.errors import RankscopeError, RequestError
 from rankscope.extras import package
-from rankscope.page import diagram_view, job_view
+from rankscope.page import diagram_view, job_view, model_view, split_view
 from rankscope.page.endpoints import Download, Endpoint, openapi
 from rankscope.page.security import Guard, TooLargeError
 from rankscope.page.session import Session
-from rankscope.page.shell import STATIC, page_html, stylesheet
+from rankscope.page.shell import STATIC, finite, page_html, stylesheet
 from rankscope.strict_json import parse_document, read_as
 
 if TYPE_CHECKING:
@@ -22,10 +21,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 # Each view's endpoints; a new view adds its module here, and a file to static/.
-VIEWS = (
-    job_view,
-    diagram_view,
-)
+VIEWS = (job_view, model_view, diagram_view, split_view)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for view in VIEWS for endpoint in view.ENDPOINTS)
 
 HEARTBEAT = 10.0  # seconds between two signs of life of a stream without events
@@ -117,10 +113,13 @@ def _answering(session: Session, endpoint: Endpoint) -> "Callable[..., Any]":
 
         try:
             body = await _body(request, endpoint)
-            answered = await run_in_threadpool(endpoint.handler, session, body)
         except tuple(_STATUS) as error:
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
             return _json({"error": str(error)}, status)
+        try:
+            answered = await run_in_threadpool(endpoint.handler, session, body)
+        except RankscopeError as error:
+            return _json({"error": str(error)}, 409)
         if isinstance(answered, Download):
             disposition = f'attachment; filename="{answered.name}"'
             return Response(
@@ -159,24 +158,6 @@ def _json(document: Mapping[str, object], status: int = 200) -> "Response":
 def _dumped(document: object) -> bytes:
     """JSON in ASCII, so that names which are no text are written too; what is no number is null."""
     return json.dumps(finite(document), separators=(",", ":"), allow_nan=False).encode()
-
-
-def finite(value: object) -> object:
-    """Plain data without NaN and infinities, for which JSON has no word.
-
-    Example:
-        >>> finite({"ranks": (1.0, float("nan"))})
-        {'ranks': [1.0, None]}
-    """
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {key: finite(entry) for key, entry in value.items()}
-        case list() | tuple():
-            return [finite(entry) for entry in value]
-        case _:
-            return value
 
 
 async def _plain_error(request: "Request", error: Any) -> "Response":

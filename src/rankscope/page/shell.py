@@ -1,13 +1,15 @@
 """The page itself: one template, one style sheet, and the modules in `static/`."""
 
+import math
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankscope.auditing.page.text import diagram_colors, page_colors
 from rankscope.extras import package
+from rankscope.page.words import diagram_colors, page_colors
 
 if TYPE_CHECKING:
     from rankscope.page.session import Session
@@ -49,3 +51,21 @@ def stylesheet() -> str:
     """One style sheet: colours of both themes, as the drawings have them, then the rules."""
     rules = (STATIC / "page.css").read_text("utf-8")
     return f":root {{\n{page_colors()}\n}}\n{diagram_colors()}\n{rules}"
+
+
+def finite(value: object) -> object:
+    """Plain data without NaN and infinities, for which JSON has no word.
+
+    Example:
+        >>> finite({"ranks": (1.0, float("nan"))})
+        {'ranks': [1.0, None]}
+    """
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {key: finite(entry) for key, entry in value.items()}
+        case list() | tuple():
+            return [finite(entry) for entry in value]
+        case _:
+            return value

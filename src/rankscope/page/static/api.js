@@ -1,5 +1,9 @@
 // What the page asks the server, and what the server tells the page.
 
+// A page that was written to a file has its data in it, and no server.
+const written = document.getElementById("data");
+export const embedded = written ? JSON.parse(written.textContent) : null;
+
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const headers = { "X-Rankscope-Token": token };
 

@@ -1,6 +1,7 @@
 // The page: tabs, theme, running work. Each view is a module with `mount(root)`, loaded when shown.
 import { ask, listen } from "./api.js";
 import { byId, h } from "./dom.js";
+import { keepTheme } from "./theme.js";
 
 const VIEWS = {
   model: () => import("./model.js"),
@@ -36,22 +37,6 @@ function moveBetweenTabs(event) {
   const next = names[(now + step + names.length) % names.length];
   byId(`tab-${next}`).focus();
   show(next);
-}
-
-function keepTheme() {
-  const root = document.documentElement;
-  const apply = (theme) => {
-    root.classList.toggle("light", theme === "light");
-    root.classList.toggle("dark", theme === "dark");
-  };
-  apply(localStorage.getItem("rankscope-theme"));
-  byId("theme").addEventListener("click", () => {
-    const isDark = root.classList.contains("dark") ||
-      (!root.classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
-    const theme = isDark ? "light" : "dark";
-    localStorage.setItem("rankscope-theme", theme);
-    apply(theme);
-  });
 }
 
 const running = new Map();

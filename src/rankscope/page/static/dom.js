@@ -27,7 +27,8 @@ function setAttribute(element, name, value) {
 
 // An SVG that this package drew, as an element; a style sheet cannot be inside, nor a script.
 export function picture(text) {
-  const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  const named = text.includes("xmlns=") ? text : text.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"');
+  const parsed = new DOMParser().parseFromString(named, "image/svg+xml").documentElement;
   for (const each of parsed.querySelectorAll("script, foreignObject")) each.remove();
   return document.importNode(parsed, true);
 }

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from rankscope.auditing.auditor import Audit
-from rankscope.auditing.page import layers as module
-from rankscope.auditing.page.layers import layer_diagram, layer_diagrams
 from rankscope.auditing.tensors import MatrixRow, TensorRow
 from rankscope.diagrams.diagram import Diagram
 from rankscope.errors import MissingExtraError
+from rankscope.page import layer_diagrams as module
+from rankscope.page.layer_diagrams import layer_diagram, layer_diagrams
 
 
 def sizes(diagram: Diagram | None) -> dict[str, int | None]:

@@ -1,5 +1,5 @@
-from rankscope.auditing.page.text import diagram_colors, page_colors
 from rankscope.drawing.themes import DARK, LIGHT, contrast
+from rankscope.page.words import diagram_colors, page_colors
 
 
 def test_every_style_of_a_diagram_is_repainted() -> None:

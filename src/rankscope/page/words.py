@@ -1,12 +1,4 @@
-"""Words, colours and templates of the audit page."""
-
-import json
-import math
-import re
-from collections.abc import Iterable, Mapping
-from html import escape
-from importlib.resources import files
-from pathlib import PurePath
+"""Words and colours of the page."""
 
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.configuration import Configuration
@@ -24,19 +16,6 @@ PART_NAMES = {
     "other": "Other",
 }
 SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
-
-
-def readable(value: float | int) -> str:
-    """A number with at most four digits that count, or all of them for an integer.
-
-    Example:
-        >>> readable(16384), readable(16384.0), readable(0.400612), readable(float("inf"))
-        ('16,384', '16,384', '0.4006', 'not finite')
-    """
-    if not math.isfinite(value):
-        return "not finite"
-    is_written_out = value == round(value) or abs(value) >= 1000
-    return f"{value:,.0f}" if is_written_out and abs(value) < 1e15 else f"{value:.4g}"
 
 
 def percent(share: float) -> str:
@@ -60,31 +39,6 @@ def count_in_words(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.4g} {name}"
     return f"{count:,}"
-
-
-def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape as it is written on paper.
-
-    Example:
-        >>> shape_text((768, 3072)), shape_text(())
-        ('768 × 3,072', 'a number')
-    """
-    return " × ".join(f"{size:,}" for size in shape) or "a number"
-
-
-def breakable(name: str) -> str:
-    """A name as HTML that may break where a reader would.
-
-    Example:
-        >>> breakable("a.b_c<d")
-        'a.<wbr>b_<wbr>c&lt;d'
-    """
-    return escape(name).replace(".", ".<wbr>").replace("_", "_<wbr>")
-
-
-def model_name(audit: Audit) -> str:
-    """The last part of where it was read from."""
-    return PurePath(audit.source).name or audit.source
 
 
 def model_sentence(audit: Audit) -> str:
@@ -121,66 +75,6 @@ def _shape_sentence(shape: Configuration) -> str:
         f"a transformer of the {shape.family} family: {blocks} on vectors of width "
         f"{shape.width:,}, each with {heads} and {inner}. {words}"
     )
-
-
-# --- Files of the page put together: templates, and data that cannot break out of its script ------
-
-
-PLACE = re.compile(r"@(\w+)@")
-
-
-def asset(name: str) -> str:
-    """The text of a file in `assets/`."""
-    return (files("rankscope.auditing.page") / "assets" / name).read_text("utf-8")
-
-
-def fill(template: str, texts: Mapping[str, str]) -> str:
-    """Put a text at every `@place@`, in one pass: a text with such a place in it stays a text.
-
-    Example:
-        >>> fill("<p>@one@</p>", {"one": "@two@"})
-        '<p>@two@</p>'
-    """
-    return PLACE.sub(lambda match: texts[match[1]], template)
-
-
-def embedded_json(value: object) -> str:
-    r"""JSON for a script element: the text cannot end it, and numbers that JSON lacks are null.
-
-    Example:
-        >>> embedded_json({"name": "</script>", "rank": float("nan")})
-        '{"name":"\\u003c/script>","rank":null}'
-    """
-    written = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # A lone surrogate has no UTF-8; names come from files that anyone may have written.
-    safe = written.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return safe.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def shortened(values: Iterable[float]) -> list[float | None]:
-    """Four digits that count, enough for a picture; None where JSON has no number.
-
-    Example:
-        >>> shortened([1.23456, float("inf")])
-        [1.235, None]
-    """
-    return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
-
-
-def _finite(value: object) -> object:
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {key: _finite(entry) for key, entry in value.items()}
-        case list() | tuple():
-            # Most entries are plain numbers, and there are many.
-            return [
-                entry if isinstance(entry, float) and math.isfinite(entry) else _finite(entry)
-                for entry in value
-            ]
-        case _:
-            return value
 
 
 # --- Colours of the page, taken from the themes of the diagrams; each colour in both schemes ------

@@ -1,1 +1,0 @@
-"""An audit as one page that needs no network."""

@@ -1,0 +1,333 @@
+"""What worker processes do for the model view: audit, list candidates, solve, draw, save.
+
+Every function takes plain arguments, a report of progress and a callback for parts; see `jobs`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rankscope.errors import RankscopeError
+from rankscope.models import Model, open_model
+from rankscope.progress import Progress, Report
+
+EMBEDDED = "transformer"  # opened where no model was named
+WEIGHT_FILES = ("*.safetensors", "*.bin", "*.pt", "*.json")
+
+
+def audit(arguments: Mapping[str, Any], report: Report, part: Any) -> Any:
+    """The audit, its rows one by one on the way."""
+    from rankscope.auditing.auditor import audit as audit_opened
+
+    word = arguments["model"]
+    opened = open_model(word or EMBEDDED)
+    opened.require_for("audit")
+    name = word or "the embedded transformer"
+    return audit_opened(opened.audited, name=name, report=report, on_row=part)
+
+
+# --- Candidates: computed once, kept in the output folder under the hash of what they depend on ---
+
+
+def candidates(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
+    """The table of candidates: from the file of an earlier run, or computed and written there."""
+    from rankscope.compression.candidate_file import write_table
+    from rankscope.compression.planning import DEFAULT_FORMATS, PlanSettings
+    from rankscope.compression.planning import list_candidates as compute
+    from rankscope.compression.scores import Weights
+    from rankscope.factorize.formats.catalogue import STORED_FORMATS
+
+    opened = open_model(arguments["model"] or EMBEDDED)
+    opened.require_for("compress")
+    report(Progress("reading the weights", 0, 1))
+    folder = Path(arguments["output"]) / "candidates"
+    path = folder / f"{content_hash(opened)}.json"
+    is_known = _readable_table(path)
+    if not is_known:
+        settings = PlanSettings(
+            formats=tuple(STORED_FORMATS[name] for name in DEFAULT_FORMATS),
+            scoring=Weights(),
+            example=example_of(opened),
+        )
+        table = compute(opened.module, settings, report)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_table(table, path)
+    return {
+        "path": str(path),
+        "was_cached": is_known,
+        **_summary(str(path)),
+        "tensors": _named_otherwise(opened),
+    }
+
+
+def _named_otherwise(opened: Model) -> dict[str, str]:
+    """Sites by the tensors that an audit names otherwise: found by their numbers, plain or turned.
+
+    Files of Hugging Face have the names of their modules, up to what stands before them.
+    """
+    import torch
+
+    from rankscope.compression.sites import read_sites
+
+    if opened.folder is not None or isinstance(opened.audited, torch.nn.Module):
+        return {}
+    source, sites = opened.weights, read_sites(opened.module).sites
+    found: dict[str, str] = {}
+    for entry in () if source is None else source.entries:
+        if source is None or len(entry.shape) < 2:
+            continue
+        tensor: Any = source.read(entry.name)
+        for site in sites:
+            if site.weight.numel() == tensor.numel() and any(
+                torch.equal(site.weight.flatten(), form.flatten()) for form in (tensor, tensor.mT)
+            ):
+                found[entry.name] = site.name
+                break
+    return found
+
+
+def content_hash(opened: Model) -> str:
+    """SHA-256 of everything that candidates depend on: the weights, this program, its settings."""
+    hashed = hashlib.sha256(f"candidates 1 {version('rankscope')}".encode())
+    if opened.folder is not None:
+        files = sorted({path for kind in WEIGHT_FILES for path in opened.folder.glob(kind)})
+        for path in files:
+            with path.open("rb") as file:
+                hashed.update(f"\n{path.name} ".encode())
+                hashed.update(hashlib.file_digest(file, "sha256").digest())
+        return hashed.hexdigest()
+    for name, tensor in opened.module.state_dict().items():
+        hashed.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        hashed.update(tensor.detach().cpu().contiguous().flatten().view(_bytes()).numpy().data)
+    return hashed.hexdigest()
+
+
+def _bytes() -> Any:
+    import torch
+
+    return torch.uint8
+
+
+def example_of(opened: Model) -> Any:
+    """One batch as tensors; None if nobody knows what the model takes."""
+    import torch
+
+    example = opened.example
+    if not isinstance(example, tuple):
+        return example
+    parts = [torch.ones(part) if isinstance(part, tuple) else part for part in example]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _readable_table(path: Path) -> bool:
+    """Whether an earlier run left a whole table; a damaged one is computed again."""
+    try:
+        _table(str(path))
+    except RankscopeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=2)
+def _table(path: str) -> Any:
+    from rankscope.compression.candidate_file import read_table
+
+    return read_table(Path(path))
+
+
+def _summary(path: str) -> dict[str, object]:
+    table = _table(path)
+    smallest = table.dense.parameters - sum(
+        options.dense.costs.parameters - min(one.costs.parameters for one in options.candidates)
+        for options in table.site_candidates
+    )
+    formats = dict.fromkeys(
+        one.format for options in table.site_candidates for one in options.candidates if one.format
+    )
+    return {
+        "sites": [options.site.name for options in table.site_candidates],
+        "formats": list(formats),
+        "smallest_keep": smallest / table.dense.parameters,
+        "scoring": table.scoring,
+        "has_flops": table.dense.flops > 0,
+    }
+
+
+# --- A plan for the slider ------------------------------------------------------------------------
+
+
+def solve(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
+    """The plan for a budget, in plain data: totals, and a row for every site."""
+    table = _table(arguments["path"])
+    solved = _solved(arguments)
+    plan = solved.plan
+    rows = [
+        [options.site.name, one.format, list(one.ranks), one.costs.parameters, one.error, place]
+        for options, place in zip(table.site_candidates, solved.picks, strict=True)
+        for one in [options.candidates[place]]
+    ]
+    mean_square = solved.score / max(1, len(solved.picks))
+    return {
+        "dense": _costs(plan.dense),
+        "kept": _costs(plan.kept),
+        "score": solved.score,
+        "error": mean_square**0.5,
+        "gap": solved.gap,
+        "is_proved": solved.gap == 0,
+        "rows": rows,
+    }
+
+
+def _costs(costs: Any) -> dict[str, int]:
+    return {"parameters": costs.parameters, "bytes": costs.bytes, "flops": costs.flops}
+
+
+def _solved(arguments: Mapping[str, Any]) -> Any:
+    from rankscope.compression.plan import Budget, Unit
+    from rankscope.compression.planning import Restriction, check_budget, solve_table
+
+    table, request = _table(arguments["path"]), arguments["request"]
+    also = request["also"]
+    second = None if also is None else Budget(also["keep"], Unit(also["by"]))
+    budget = Budget(request["keep"], Unit(request["by"]), second)
+    check_budget(budget, has_example=table.dense.flops > 0)
+    restriction = Restriction(request["pinned"], tuple(request["forbidden"]))
+    return solve_table(
+        table, budget, restriction=restriction, is_quick=arguments.get("is_quick", False)
+    )
+
+
+# --- One layer: candidates of its weight, and its diagram dense and factored ----------------------
+
+
+def site(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
+    """All candidates of one site, by format and size."""
+    for options in _table(arguments["path"]).site_candidates:
+        if options.site.name == arguments["name"]:
+            return {
+                "kind": options.site.kind,
+                "shape": list(options.site.stored_shape),
+                "also": list(options.site.also),
+                "candidates": [
+                    [one.format, list(one.ranks), one.costs.parameters, one.costs.flops, one.error]
+                    for one in options.candidates
+                ],
+                "refusals": list(options.refusals),
+            }
+    return {"kind": None, "shape": [], "also": [], "candidates": [], "refusals": []}
+
+
+def spectrum(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
+    """One tensor with its spectra; here, because those of random matrices need torch."""
+    from rankscope.page.model_data import spectrum_data
+
+    return spectrum_data(arguments["row"])
+
+
+def draw_layer(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
+    """A weight dense or in a format: picture, equation, cost and code."""
+    return dict(
+        _drawn(
+            arguments["kind"],
+            tuple(arguments["shape"]),
+            arguments["format"],
+            tuple(arguments["ranks"]),
+        )
+    )
+
+
+def layer_diagram(
+    kind: str, shape: tuple[int, ...], format_name: str | None, ranks: tuple[int, ...]
+) -> Any:
+    """What a layer does with one input, as a diagram with the cores of its weight."""
+    from rankscope.factorize.formats.catalogue import STORED_FORMATS
+    from rankscope.factorize.formats.format import WeightShape, Window
+    from rankscope.factorize.formats.plain import DENSE
+
+    format = DENSE if format_name is None else STORED_FORMATS[format_name]
+    out_size, in_size, *kernel = shape
+    weight = WeightShape(out_size, in_size, tuple(kernel))
+    if kind == "Embedding":
+        return format.row_chain(weight, ranks)
+    image = tuple(max(16, size) for size in kernel)
+    return format.chain(weight, ranks, Window(), image)
+
+
+@lru_cache(maxsize=256)
+def _drawn(
+    kind: str, shape: tuple[int, ...], format_name: str | None, ranks: tuple[int, ...]
+) -> Mapping[str, object]:
+    from rankscope.diagrams.cost import cost
+    from rankscope.diagrams.program import einsum_program
+    from rankscope.diagrams.source import to_source
+    from rankscope.drawing.layout.placement import View
+    from rankscope.drawing.page import compose
+    from rankscope.drawing.svg import to_svg
+
+    diagram = layer_diagram(kind, shape, format_name, ranks)
+    counted = cost(diagram).to_dict()
+    prefix = "dense-" if format_name is None else "factored-"
+    return {
+        "svg": to_svg(compose(diagram, view=View(show_sizes=True)), prefix=prefix),
+        "equation": str(einsum_program(diagram)),
+        "cost": {key: counted[key] for key in ("parameters", "flops", "largest_intermediate")},
+        "code": to_source(diagram),
+    }
+
+
+def figure(arguments: Mapping[str, Any], report: Report, part: Any) -> bytes:
+    """The diagram of a layer as a file: .svg, .pdf or .tikz."""
+    from rankscope.drawing.drawing import WRITERS, Picture
+    from rankscope.drawing.layout.placement import Hints, View
+    from rankscope.drawing.themes import LIGHT
+
+    diagram = layer_diagram(
+        arguments["kind"], tuple(arguments["shape"]), arguments["format"], tuple(arguments["ranks"])
+    )
+    picture = Picture(diagram, LIGHT, View(show_sizes=True), Hints(), steps=False)
+    return WRITERS[arguments["ending"]](picture)
+
+
+# --- Saving ---------------------------------------------------------------------------------------
+
+
+def save(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
+    """Carry out the plan of a request, and write the model into the folder it names."""
+    from rankscope.compression.applying import carry_out
+    from rankscope.compression.saving import save as save_network
+    from rankscope.files import write_atomically
+    from rankscope.networks.catalogue import BUILT_IN
+
+    opened = open_model(arguments["model"] or EMBEDDED)
+    solved = _solved(arguments)
+    report(Progress("opening the model", 0, 1))
+    dense, example = opened.module, example_of(opened)
+    compressed = carry_out(dense, solved.plan, example=example, report=report)
+    target = Path(arguments["folder"])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    report(Progress("writing", 0, 1))
+    if opened.folder is not None:
+        from rankscope.hf import save_folder
+
+        save_folder(compressed, target, source=opened.folder, example=example)
+        loader = (
+            "import rankscope.hf\nfrom transformers import AutoModel\n"
+            f"model = AutoModel.from_pretrained({str(target)!r})"
+        )
+        names = getattr(getattr(dense, "config", None), "architectures", None) or [""]
+        if str(names[0]).endswith("ForCausalLM"):
+            loader = loader.replace("AutoModel", "AutoModelForCausalLM")
+    else:
+        built_in = opened.name if opened.name in BUILT_IN else None
+        save_network(compressed, target, built_in=built_in, dense=dense, example=example)
+        loader = f"import rankscope\nmodel = rankscope.load({str(target)!r})"
+        if built_in is None:
+            loader = f"import rankscope\nmodel = rankscope.load({str(target)!r}, model)"
+    request = {**arguments["request"], "model": arguments["model"]}
+    write_atomically(target / "request.json", json.dumps(request, indent=1).encode())
+    report(Progress("writing", 1, 1))
+    return {"folder": target.name, "loader": loader, "kept": _costs(compressed.plan.kept)}

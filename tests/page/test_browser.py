@@ -1,0 +1,247 @@
+"""The page in the system's chromium: the three minutes, by mouse and by keys; and the one file."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.page.conftest import Served, serve_in_thread
+from tests.page.small_models import save_llama
+
+from rankscope.auditing.auditor import Audit
+from rankscope.page.session import Session
+from rankscope.page.single_file import audit_to_html
+
+pytest.importorskip("playwright.sync_api", reason="pip install 'rankscope[dev]'")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+if CHROMIUM is None:
+    pytest.skip("no chromium is installed: apt-get install chromium", allow_module_level=True)
+
+from axe_playwright_python.sync_playwright import Axe  # noqa: E402
+from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
+
+SLOW = 120_000  # milliseconds, for machines that do other things
+pytestmark = pytest.mark.slow
+expect.set_options(timeout=SLOW)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that may not complain, and asks this machine only."""
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 900}, reduced_motion="reduce", accept_downloads=True
+    )
+    page = context.new_page()
+    page.set_default_timeout(SLOW)
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    yield page
+    assert complaints == []
+    local = ("http://127.0.0.1:", "file:", "data:", "blob:")
+    assert all(url.startswith(local) for url in requests)
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def llama(folder: Path) -> Iterator[Served]:
+    model = save_llama(folder / "llama")
+    yield from serve_in_thread(Session(str(model), folder / "output"))
+
+
+def serious(page: Page) -> list[Any]:
+    found = Axe().run(page).response["violations"]
+    return [
+        (each["id"], [n["target"] for n in each["nodes"]][:3])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def test_the_three_minutes(page: Page, llama: Served, folder: Path) -> None:
+    page.goto(llama.address)
+    see_the_ranks(page)
+    move_the_slider(page)
+    look_at_a_layer(page)
+    save_and_reload(page, folder)
+
+
+def see_the_ranks(page: Page) -> None:
+    """Verdict and heat map at once, from shapes; the weights follow."""
+    expect(page.locator(".headline")).to_be_visible()
+    cells = page.locator("table.heat button")
+    assert cells.count() >= 3 * 7
+    expect(page.locator("table.heat .pending")).to_have_count(0)
+    heads = page.locator("table.heat thead th").all_inner_texts()
+    assert heads[1:] == ["0", "1", "2"]
+
+
+def move_the_slider(page: Page) -> None:
+    keep = page.get_by_role("slider", name="Share of the model to keep")
+    expect(page.get_by_text("Exact: no other choice")).to_be_visible()
+    before = page.locator(".totals tr").first.inner_text()
+    keep.focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowLeft")
+    expect(page.locator(".keep-line output")).to_have_text("65.0 %")
+    expect(page.get_by_text("Exact: no other choice")).to_be_visible()
+    assert page.locator(".totals tr").first.inner_text() != before
+    page.get_by_label("Kind of rank").select_option("plan")
+
+
+def look_at_a_layer(page: Page) -> None:
+    """Spectrum, cut, dense beside factored, pin, figure."""
+    page.get_by_role("button", name=re.compile("layers.1.mlp.up_proj")).first.click()
+    panel = page.get_by_role("region", name="model.layers.1.mlp.up_proj.weight")
+    expect(panel.locator("svg .cut-line")).to_have_count(1)
+    expect(panel.locator(".pair svg.rankscope")).to_have_count(2)
+    cut = panel.locator("text.cut-name").text_content() or ""
+    error = panel.get_by_role("slider", name="Error of this layer")
+    error.press("End")
+    expect(panel.locator("text.cut-name")).not_to_have_text(cut)
+    panel.get_by_role("button", name="Pin this choice").click()
+    expect(page.locator(".pins li")).to_have_count(1)
+    assert serious(page) == []
+    with page.expect_download() as download:
+        panel.get_by_role("button", name="SVG").last.click()
+    assert download.value.suggested_filename == "layer.svg"
+    page.keyboard.press("Escape")
+
+
+def save_and_reload(page: Page, folder: Path) -> None:
+    page.get_by_role("textbox", name="Name of the folder").fill("tour")
+    page.get_by_role("button", name="Save this model").click()
+    page.reload()
+    expect(page.get_by_text("Saved as tour")).to_be_visible()
+    assert (folder / "output" / "tour" / "config.json").is_file()
+    assert "from_pretrained" in page.locator(".save pre").inner_text()
+
+
+def test_a_split_is_marked_cut_measured_and_its_certificate_verified(
+    page: Page, llama: Served, tmp_path: Path
+) -> None:
+    page.goto(f"{llama.address}#split")
+    marks = page.locator("button.mark")
+    expect(marks).to_have_count(5)
+    expect(page.locator(".split-figure svg")).to_be_visible()
+    page.get_by_role("button", name="left and right").click()
+    expect(page.locator(".cut-value strong")).to_have_text("2")
+    marks.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    expect(marks.nth(1)).to_have_attribute("aria-pressed", "false")
+    expect(page.locator(".cut-value strong")).to_have_text("4")
+    assert serious(page) == []
+    page.get_by_role("button", name="Measure the exact rank").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the certificate").click()
+    path = tmp_path / "certificate.json"
+    download.value.save_as(path)
+    done = subprocess.run(
+        [sys.executable, "-m", "rankscope.cli.entry", "verify", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "PROVED" in done.stdout) == (0, True), done.stderr
+
+
+def test_views_are_reached_by_keys_and_a_hostile_name_is_a_name(page: Page, llama: Served) -> None:
+    page.goto(llama.address)
+    page.get_by_role("tab", name="Model").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("tab", name="Split")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowRight")
+    page.get_by_label("Filter").fill("up_proj layers.2")
+    expect(page.locator("table.tensors tbody tr")).to_have_count(1)
+    page.locator("table.tensors tbody button").press("Enter")
+    expect(page.locator(".layer h2")).to_have_text("model.layers.2.mlp.up_proj.weight")
+
+
+@pytest.mark.parametrize("width", [400, 768])
+def test_narrow_windows_need_no_sideways_scrolling(page: Page, llama: Served, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    for view in ("model", "split"):
+        page.goto("about:blank")
+        page.goto(f"{llama.address}#{view}")
+        expect(page.locator(f"#view-{view} .card").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+# --- The one file ---------------------------------------------------------------------------------
+
+
+def opened(page: Page, audit: Audit, tmp_path: Path) -> Page:
+    path = tmp_path / "audit.html"
+    path.write_text(audit_to_html(audit), encoding="utf-8")
+    page.goto(path.as_uri())
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_file_shows_the_same_view(
+    page: Page, transformer: Audit, tmp_path: Path, scheme: Any
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    opened(page, transformer, tmp_path)
+    expect(page.locator(".headline")).to_be_visible()
+    first = page.locator("table.heat button").first
+    matrix = transformer.tensors[1].matrices[0]
+    assert first.inner_text() == str(round(100 * matrix.effective_rank / 48))
+    page.get_by_label("Kind of rank").select_option("stable")
+    first = page.locator("table.heat button").first
+    assert first.inner_text() == str(round(100 * matrix.stable_rank / 48))
+    first.click()
+    panel = page.get_by_role("region", name="model.layers.0.self_attn.q_proj.weight")
+    assert panel.locator("svg path.values").count() == 1
+    assert panel.locator("svg circle.outlier").count() == matrix.outliers
+    panel.get_by_role("button", name="head 2: query-key").click()
+    assert panel.locator(".diagram svg").count() == 1
+    assert serious(page) == []
+    page.keyboard.press("Escape")
+    assert page.locator(".layer").count() == 0
+    page.get_by_role("columnheader", name="Stable").get_by_role("button").click()
+    found = page.eval_on_selector_all(
+        "table.tensors tbody tr td:nth-child(6)", "cells => cells.map(c => Number(c.textContent))"
+    )
+    assert found == sorted(found)
+
+
+def test_names_and_zeros_in_a_file_are_shown_as_they_are(
+    page: Page, transformer: Audit, tmp_path: Path
+) -> None:
+    hostile = '</script><img src=x onerror="throw 1"> ß 張 \u202e'
+    zero = replace(
+        transformer.tensors[0].matrices[0],
+        singular_values=(0.0,) * 48,
+        largest=0.0,
+        random_edge=0.0,
+    )
+    rows = (
+        replace(transformer.tensors[0], name=hostile),
+        replace(transformer.tensors[2], matrices=(zero,)),
+    )
+    opened(page, replace(transformer, tensors=rows), tmp_path)
+    page.locator("table.tensors tbody button").first.click()
+    assert page.locator(".layer h2").text_content() == hostile
+    assert page.locator("img").count() == 0
+    page.locator("table.tensors tbody button").nth(1).click()
+    assert "All singular values are zero." in page.locator(".layer").inner_text()
