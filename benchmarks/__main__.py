@@ -32,6 +32,7 @@ NAMES = (
     "classifiers",
     "compression",
     "training",
+    "page_load",
 )
 
 

@@ -60,7 +60,9 @@ def run(
     ] = "0,1",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write certification.json and .svg into this folder."),
+        typer.Option(
+            "--output", "-o", help="Write certification.json, .svg and .html into this folder."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -90,8 +92,9 @@ def run(
     }
     folder = Path(data) if is_folder(data) else None
     with console.reporting("certify") as report:
+        opened = open_model(model, weights=weights, data=folder)
         certification = certify_robustness(
-            open_model(model, weights=weights, data=folder),
+            opened,
             data,
             radii,
             norm=choose("--norm", norm, norms),
@@ -103,7 +106,7 @@ def run(
         )
     document = {"model": model, "data": data, **certification.to_dict()}
     if output is not None:
-        _write(output, document, certification)
+        _write(output, document, certification, opened)
     if as_json:
         console.print_json(document)
     else:
@@ -143,11 +146,15 @@ def _read_pixels(text: str) -> tuple[float, float] | None:
     return low, high
 
 
-def _write(folder: Path, document: dict[str, Any], certification: Any) -> None:
+def _write(folder: Path, document: dict[str, Any], certification: Any, opened: Any) -> None:
+    from rankscope.page.single_file import audit_to_html
     from rankscope.robust.certification import draw_certification
+    from rankscope.verbs import audit
 
+    page = audit_to_html(audit(opened), certification=certification)
     with ResumableFolder(folder, {}, what="certify", waits=True):
         draw_certification(certification, folder / "certification.svg")
+        write_atomically(folder / "certification.html", page.encode())
         write_atomically(folder / "certification.json", f"{console.to_json(document)}\n".encode())
 
 

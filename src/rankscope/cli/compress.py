@@ -16,7 +16,7 @@ from rankscope.files import is_folder, require_writable, write_atomically
 if TYPE_CHECKING:
     from rankscope.models import Model
 
-REPORT = "report.json"
+REPORT, PAGE = "report.json", "report.html"
 WIDE = 120  # columns that a plan needs to be a table
 REPAIR_SEQUENCES = 4096  # of a text, at most
 EXPORTED = {"onnx": "model.onnx", "torch": "model.pt2"}
@@ -105,7 +105,9 @@ def run(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Write model.safetensors and plan.json into this folder."
+            "--output",
+            "-o",
+            help="Write model.safetensors, plan.json and report.html into this folder.",
         ),
     ] = None,
     export: Annotated[
@@ -308,6 +310,8 @@ def _write(
 ) -> Any:
     """Save the model and its plan, then measure it beside the dense one, and write that down."""
     from rankscope.compression.compressing import report_on
+    from rankscope.page.single_file import audit_to_html
+    from rankscope.verbs import audit
 
     opened, data, example = request
     with tempfile.TemporaryDirectory() as beside:
@@ -319,6 +323,9 @@ def _write(
     # A language model takes its time: one sequence, few times.
     speed: Any = {} if opened.folder is None else {"batch_sizes": (1,), "repeats": 3}
     measured = report_on(dense, compressed, example=example, scorer=scorer, **speed)
+    audited = audit(opened)
+    page = audit_to_html(audited, plan=compressed.plan)
+    write_atomically(output / PAGE, page.encode())
     write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
     return measured
 

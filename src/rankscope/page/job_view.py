@@ -1,14 +1,17 @@
 """Jobs on the page: what runs, how far it is, and a button that ends it."""
 
 from rankscope.page.endpoints import Body, Endpoint
-from rankscope.page.session import Session
+from rankscope.page.session import QUICK, Session
 from rankscope.strict_json import Integer, Object
 
 
 def list_jobs(session: Session, body: Body) -> dict[str, object]:
     """All jobs, and the number of the event to ask for next."""
     end = session.events.end
-    return {"jobs": [job.to_dict() for job in session.jobs.all()], "next_event": end}
+    return {
+        "jobs": [job.to_dict() for job in session.jobs.all() if job.kind != QUICK],
+        "next_event": end,
+    }
 
 
 def cancel_job(session: Session, body: Body) -> dict[str, object]:

@@ -153,6 +153,12 @@ class Jobs:
             self._lanes[job.lane].drop(number)
         return self.get(number)
 
+    def forget(self, number: int) -> None:
+        """Forget a job that is over."""
+        with self._lock:
+            if number in self._jobs and self._jobs[number].is_over:
+                del self._jobs[number], self._tasks[number]
+
     def wait(self, number: int, seconds: float) -> Job:
         """The job when it is over, or as it is when the time is up."""
         with self._changed:

@@ -16,7 +16,7 @@ from rankscope.errors import RankscopeError, RequestError
 from rankscope.page.endpoints import Body, Download, Endpoint
 from rankscope.page.jobs import Job, State, Task
 from rankscope.page.model_data import overview, tensor_data
-from rankscope.page.session import Session
+from rankscope.page.session import QUICK, Session
 from rankscope.strict_json import (
     Choice,
     Integer,
@@ -31,7 +31,6 @@ from rankscope.strict_json import (
 
 WORK = "rankscope.page.model_work"
 SAVING = "saving"
-QUICK = "quick"  # jobs that the page does not list
 SECONDS = 120.0  # that a request waits for a quick job, a worker that has to start included
 ENDINGS = {".svg": "image/svg+xml", ".pdf": "application/pdf", ".tikz": "text/plain"}
 
@@ -231,6 +230,7 @@ def quick(
     if not job.is_over:
         session.jobs.cancel(job.number)
         raise RequestError(f"This took more than {SECONDS:g} seconds, and was ended.")
+    session.jobs.forget(job.number)
     if job.state is not State.DONE:
         raise RequestError(job.error or "This was cancelled.")
     return job.result

@@ -12,6 +12,7 @@ from rankscope.page.jobs import Job, Jobs
 
 T = TypeVar("T")
 MOST_EVENTS = 5000
+QUICK = "quick"  # jobs that take a moment, of which nobody is told
 
 
 class Events:
@@ -89,4 +90,6 @@ class Session:
         self.jobs.close()
 
     def _tell(self, job: Job) -> None:
+        if job.kind == QUICK:
+            return
         self.events.add("job", job=job.to_dict())

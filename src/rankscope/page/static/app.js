@@ -45,8 +45,7 @@ function showJob(job) {
   const over = ["done", "failed", "cancelled"].includes(job.state);
   if (over) running.delete(job.number);
   else running.set(job.number, job);
-  const shown = [...running.values()].filter((each) => each.kind !== "quick");
-  byId("jobs").replaceChildren(...shown.map((each) => {
+  byId("jobs").replaceChildren(...[...running.values()].map((each) => {
     const { what, done, total } = each.progress;
     const part = total ? `${what} ${done.toLocaleString("en")} of ${total.toLocaleString("en")}` : "starting";
     return h("span", { class: "job" },

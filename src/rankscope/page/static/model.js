@@ -118,10 +118,13 @@ function follow(view) {
     if (waiting) return;
     waiting = setTimeout(() => { waiting = 0; view.heat.refresh(); view.table.refresh(); }, 200);
   };
+  let places = null;  // of tensors by name, made again whenever the list is
   listen("tensor", (event) => {
-    const place = view.model.tensors.findIndex((each) => each.name === event.tensor.name);
-    if (place >= 0) view.model.tensors[place] = event.tensor;
-    else view.model.tensors.push(event.tensor);
+    const { tensors } = view.model;
+    if (places?.of !== tensors) places = { of: tensors, by: new Map(tensors.map((each, place) => [each.name, place])) };
+    const place = places.by.get(event.tensor.name) ?? tensors.length;
+    places.by.set(event.tensor.name, place);
+    tensors[place] = event.tensor;
     repaint();
   });
   const reload = async () => {
