@@ -15,7 +15,7 @@ export async function mount(root) {
   const model = embedded ? embedded.overview : await ask("/model");
   root.setAttribute("aria-busy", "false");
   const view = makeView(root, model);
-  if (!embedded) follow(view);
+  if (!embedded) followAudit(view);
 }
 
 function makeView(root, model) {
@@ -112,7 +112,7 @@ function partsBar(parts) {
   return h("div", {}, bar, h("table", { class: "legend" }, h("tbody", {}, rows)));
 }
 
-function follow(view) {
+function followAudit(view) {
   let waiting = 0;
   const repaint = () => {
     if (waiting) return;
