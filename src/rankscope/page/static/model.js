@@ -28,7 +28,7 @@ function makeView(root, model) {
   const more = h("div", { class: "columns" });
   const left = h("div", { class: "main-column" }, heatPlace, layerPlace, tablePlace, more);
   const side = h("aside", { class: "side-column", "aria-label": "Plan" });
-  root.replaceChildren(alerts, head, h("div", { class: "workspace" }, left, side));
+  root.replaceChildren(alerts, head, h("div", { class: "layout" }, left, side));
   view.open = (name, matrix) => openLayer(layerPlace, view, name, matrix);
   view.heat = heatMap(heatPlace, view);
   view.table = tensorTable(tablePlace, view);

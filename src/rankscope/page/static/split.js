@@ -27,7 +27,7 @@ export async function mount(root) {
     h("button", { type: "button", class: "small", onclick: () => attempt(() => download("/split/figure", { ...body(), ending })) }, ending.slice(1).toUpperCase().replace("TIKZ", "TikZ"))));
   root.replaceChildren(
     h("div", { class: "title-line" }, h("h1", {}, "Split"), h("p", { class: "muted" }, "How many products of a function of the marked inputs and a function of the others does a network need? At most as many as the cheapest cut between them lets through.")),
-    h("div", { class: "workspace" },
+    h("div", { class: "layout" },
       h("div", { class: "main-column" },
         h("section", { class: "card", "aria-label": "Positions" },
           h("div", { class: "card-head" }, name, equation,
