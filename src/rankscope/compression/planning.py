@@ -444,19 +444,12 @@ class Restriction:
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """A plan, the place of each site's choice among its candidates, and how good it is.
-
-    Args:
-        plan: what is kept.
-        picks: a place for each site of the table.
-        score: of all choices together.
-        gap: no other choice has a score below `score - gap`; None if that was not computed.
-    """
+    """A plan, the place of each site's choice among its candidates, and how good it is."""
 
     plan: Plan
-    picks: tuple[int, ...]
-    score: float
-    gap: float | None
+    picks: tuple[int, ...]  # a place for each site of the table
+    score: float  # of all choices together
+    gap: float | None  # no choice has a score below `score - gap`; None if not computed
 
 
 def solve_table(
@@ -501,9 +494,7 @@ def _choose(
         [Option(cost, options.candidates[n].score) for cost, n in zip(costs, places, strict=True)]
         for costs, options, places in zip(first.costs, table.site_candidates, allowed, strict=True)
     ]
-    choice = None
-    if is_quick:
-        choice = _quick_choice(lists, [first, *others])
+    choice = _quick_choice(lists, [first, *others]) if is_quick else None
     if choice is None and not others:
         choice = choose(lists, first.limit)
     elif choice is None:

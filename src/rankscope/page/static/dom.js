@@ -33,6 +33,13 @@ export function picture(text) {
   return document.importNode(parsed, true);
 }
 
+// The same for a picture that is only looked at: its title and description say it all.
+export function still(text) {
+  const svg = picture(text);
+  for (const each of svg.querySelectorAll("[aria-label]:not([role])")) each.removeAttribute("aria-label");
+  return svg;
+}
+
 // Tell a screen reader what changed.
 export function say(text) {
   byId("say").textContent = text;

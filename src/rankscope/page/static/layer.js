@@ -1,6 +1,6 @@
 // One layer: spectrum with the random edge and a cut, diagram dense beside factored, cost, code.
 import { ask, download, embedded } from "./api.js";
-import { debounce, h, picture } from "./dom.js";
+import { debounce, h, still } from "./dom.js";
 import { siteOf } from "./plan.js";
 import { SMALLEST_SHARE, drawSpectrum } from "./spectrum.js";
 import { number } from "./table.js";
@@ -175,7 +175,7 @@ async function drawPair(root, site, chosen) {
 }
 
 function side(title, drawn, layer) {
-  return h("div", { class: "side" }, h("h3", {}, title), h("figure", { class: "diagram" }, picture(drawn.svg)),
+  return h("div", { class: "side" }, h("h3", {}, title), h("figure", { class: "diagram" }, still(drawn.svg)),
     h("pre", { class: "equation", tabindex: "0" }, drawn.equation),
     h("p", { class: "muted small" }, `${number(drawn.cost.parameters)} parameters · ${number(drawn.cost.flops)} operations for one input · largest intermediate ${number(drawn.cost.largest_intermediate)}`),
     h("details", {}, h("summary", {}, "Code"), h("pre", { class: "code", tabindex: "0" }, drawn.code)),
@@ -185,6 +185,6 @@ function side(title, drawn, layer) {
 
 function writtenDiagrams(root, tensor) {
   const drawn = embedded.diagrams[tensor.name];
-  if (drawn !== undefined) root.append(h("figure", { class: "diagram" }, picture(embedded.pictures[drawn])));
+  if (drawn !== undefined) root.append(h("figure", { class: "diagram" }, still(embedded.pictures[drawn])));
   else if (embedded.problem) root.append(h("p", { class: "muted" }, `No diagram: ${embedded.problem}`));
 }

@@ -1,7 +1,7 @@
 // The view of the model: verdict, ranks of all layers, a plan under a slider, every tensor.
 // The same module shows the page that `audit -o` writes, which has no server: then the data are in it.
 import { ask, embedded, listen } from "./api.js";
-import { h, picture, say } from "./dom.js";
+import { h, still, say } from "./dom.js";
 import { heatMap } from "./heat.js";
 import { openLayer } from "./layer.js";
 import { planPanel } from "./plan.js";
@@ -84,7 +84,7 @@ function about(model) {
     h("h2", { id: "sizes-title" }, "Where the parameters are"), partsBar(model.parameters));
   if (model.plane) {
     sizes.append(h("h2", {}, "Depth against width"),
-      h("figure", { class: "plane" }, picture(model.plane.svg), h("figcaption", { class: "muted" }, model.plane.caption)));
+      h("figure", { class: "plane" }, still(model.plane.svg), h("figcaption", { class: "muted" }, model.plane.caption)));
   }
   return [findings, sizes];
 }

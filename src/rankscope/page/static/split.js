@@ -1,6 +1,6 @@
 // The view of splits: mark positions, see the cut and the bounds, measure the rank exactly.
 import { ask, download, listen } from "./api.js";
-import { debounce, h, picture, say } from "./dom.js";
+import { debounce, h, still, say } from "./dom.js";
 
 const PRESETS = {
   interleaved: (count) => [...Array(count).keys()].filter((place) => place % 2 === 0),
@@ -122,7 +122,7 @@ export async function mount(root) {
     const mine = asked;
     const found = await attempt(() => ask("/split", body()));
     if (!found || mine !== asked) return;
-    figure.replaceChildren(picture(found.svg));
+    figure.replaceChildren(still(found.svg));
     const rows = [];
     if (found.cut) rows.push(h("p", { class: "cut-value" }, h("strong", { class: "big" }, found.cut.value.toLocaleString("en")), ` minimal cut, through ${found.cut.indices.join(", ") || "nothing"}`));
     if (found.best_upper) rows.push(h("p", {}, h("strong", {}, found.best_upper), h("br", {}), "best proved upper bound"));
