@@ -125,6 +125,12 @@ _EXPERIMENTS = (
         needs="g2p_en and CMUdict",
     ),
     ListedExperiment(
+        "mixer-budget",
+        "mixer_budget",
+        "Mixers, attention and layers of degree d at equal parameters: accuracy in percent",
+        52,
+    ),
+    ListedExperiment(
         "orthogonality",
         "orthogonality",
         "Norms after one convolution, and of gradients after many, over those before; 1 is kept",

@@ -1,0 +1,253 @@
+"""`mixer-budget`: mixers against attention and layers of degree d, at equal parameters.
+
+Navon (2021), Task 4, says that the degree of its layers also explains what an MLP-Mixer can do: a
+block with σ(u) = u² has degree 4, an attention layer 3. Here all of them learn the same images.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.compression.training.loop import cross_entropy, fit, scores
+from rankscope.compression.training.recipe import Cosine, Recipe
+from rankscope.lab.experiments.baselines import ClassBaseline, class_baselines
+from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
+from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figures import DotFigure
+from rankscope.lab.experiments.statements import judge
+from rankscope.networks.batches import TensorData
+from rankscope.networks.datasets import load_data_set
+from rankscope.networks.degree import DegreeAttention, DegreeNetwork
+from rankscope.networks.mixers import MlpMixer
+from rankscope.rank.networks.mixer import Gelu, MixerSizes, Power
+from rankscope.seeds import seed_of
+
+SIDE, PATCH, NUM_CLASSES = 8, 2, 10  # digits of 8 x 8 pixels, in 16 tokens of 4
+NUM_TOKENS, TOKEN_SIZE = (SIDE // PATCH) ** 2, PATCH**2
+NUM_VALIDATION = 300
+RATES = (3e-3, 1e-2)
+RECIPE = Recipe(epochs=40, batch_size=64, learning_rate=RATES[0], schedule=Cosine(), clip_norm=1.0)
+BUDGETS = (3_000, 10_000)
+
+Make = Callable[[int, torch.Generator | None], nn.Module]  # of a width
+
+
+def _mixer(activation: Gelu | Power) -> Make:
+    def make(width: int, generator: torch.Generator | None) -> nn.Module:
+        sizes = MixerSizes(
+            NUM_TOKENS, TOKEN_SIZE, width, token_hidden=width, channel_hidden=2 * width, depth=2
+        )
+        return MlpMixer(sizes, num_outputs=NUM_CLASSES, activation=activation, generator=generator)
+
+    return make
+
+
+def _attention(width: int, generator: torch.Generator | None) -> nn.Module:
+    return DegreeAttention(
+        num_outputs=NUM_CLASSES,
+        generator=generator,
+        depth=2,
+        width=width,
+        num_tokens=NUM_TOKENS,
+        embedding_rank=TOKEN_SIZE,
+        has_positions=True,
+    )
+
+
+def _products(degree: int) -> Make:
+    def make(width: int, generator: torch.Generator | None) -> nn.Module:
+        return nn.Sequential(
+            nn.Flatten(),
+            DegreeNetwork(
+                num_inputs=NUM_TOKENS * TOKEN_SIZE,
+                width=width,
+                degrees=(float(degree),) * 2,
+                num_outputs=NUM_CLASSES,
+                generator=generator,
+            ),
+        )
+
+    return make
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of network: how it is made, its least width, and the degree of its output."""
+
+    make: Make
+    least_width: int
+    total_degree: int | None
+
+
+KINDS = {
+    "mixer-square": Kind(_mixer(Power(2)), 1, 16),
+    "mixer-gelu": Kind(_mixer(Gelu()), 1, None),
+    "attention": Kind(_attention, NUM_CLASSES, 9),
+    "degree-2": Kind(_products(2), 1, 4),
+    "degree-3": Kind(_products(3), 1, 9),
+}
+
+
+def widest(kind: str, num_parameters: int) -> int:
+    """The largest width with at most so many parameters; at least the least one."""
+    width = KINDS[kind].least_width
+    while True:
+        with torch.device("meta"):
+            network = KINDS[kind].make(width + 1, None)
+        if sum(parameter.numel() for parameter in network.parameters()) > num_parameters:
+            return width
+        width += 1
+
+
+@dataclass(frozen=True)
+class MixerEntry(Entry):
+    """Train one kind of network, with the learning rate that is best on held-out samples.
+
+    Args:
+        kind: one of `KINDS`.
+        num_parameters: at most.
+        recipe: of every training; its seed is that of the entry.
+        seed: of the first weights and of the order of the samples.
+    """
+
+    has_checkpoints: ClassVar[bool] = True
+
+    kind: str
+    num_parameters: int
+    recipe: Recipe = RECIPE
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Kind and budget."""
+        return f"{self.kind}-{self.num_parameters}"
+
+    def run(self, context: RunContext) -> Row:
+        """Accuracy in percent on the test samples."""
+        data = load_data_set("digits", context.data)
+        train, test = _patches(data.train), _patches(data.test)
+        count = len(train) - NUM_VALIDATION
+        assert train.targets is not None, "digits have labels"
+        held_out = TensorData(train.inputs[count:], train.targets[count:])
+        width = widest(self.kind, self.num_parameters)
+        best: tuple[float, float, nn.Module] | None = None
+        seconds = 0.0
+        for rate in RATES:
+            generator = torch.Generator().manual_seed(seed_of("weights", self.seed))
+            network = KINDS[self.kind].make(width, generator)
+            history = fit(
+                network,
+                cross_entropy,
+                train.head(count),
+                replace(self.recipe, seed=self.seed, learning_rate=rate),
+                folder=context.folder / f"rate-{rate:g}",
+                progress=context.report,
+            )
+            seconds += history.seconds
+            right = _accuracy(network, held_out)
+            if best is None or right > best[0]:
+                best = (right, rate, network)
+        assert best is not None, "there are rates"
+        return {
+            "network": self.kind,
+            "budget": self.num_parameters,
+            "width": width,
+            "parameters": sum(parameter.numel() for parameter in best[2].parameters()),
+            "total degree": KINDS[self.kind].total_degree,
+            "learning rate": best[1],
+            "validation accuracy": best[0],
+            "test accuracy": _accuracy(best[2], test),
+            "seconds": seconds,
+        }
+
+
+def _patches(part: TensorData) -> TensorData:
+    """Images (count, 1, 8, 8) as tokens (count, 16, 4)."""
+    images = part.inputs.float()
+    tokens = nn.functional.unfold(images, PATCH, stride=PATCH).mT.contiguous()
+    return TensorData(tokens, part.targets)
+
+
+def _accuracy(network: nn.Module, part: TensorData) -> float:
+    labels = part.targets
+    assert labels is not None, "digits have labels"
+
+    def right(model: nn.Module) -> dict[str, float]:
+        outputs: Tensor = model(part.inputs)
+        return {"right": 100 * float((outputs.argmax(1) == labels).double().mean())}
+
+    return scores(network, right)["right"]
+
+
+BASELINES: tuple[ClassBaseline, ...] = class_baselines("digits")
+ACCURACY = Score("test accuracy", "points", is_lower_better=False, baseline=BASELINES[-1].name)
+
+
+def _pairs() -> tuple[Pair, ...]:
+    rivals = (
+        ("mixer-square", "attention"),
+        ("mixer-square", "degree-3"),
+        ("mixer-square", "degree-2"),
+        ("mixer-square", "mixer-gelu"),
+        ("mixer-gelu", "attention"),
+        ("attention", "degree-3"),
+    )
+    return tuple(
+        Pair(
+            f"{budget:,} parameters: {first} against {second}",
+            f"{first}-{budget}",
+            f"{second}-{budget}",
+            ACCURACY,
+        )
+        for budget in BUDGETS[::-1]
+        for first, second in rivals
+    )
+
+
+def _by_degree(rows: Sequence[Row]) -> list[Statement]:
+    """How many decided pairs of different total degrees go to the larger one."""
+    degrees = {str(row["setting"]): row.get("total degree") for row in rows}
+    right = wrong = 0
+    for pair in _pairs():
+        one, other = degrees.get(pair.first), degrees.get(pair.second)
+        statement = judge(pair, rows)
+        is_comparable = isinstance(one, int) and isinstance(other, int) and one != other
+        if statement.verdict is Verdict.DECIDED and is_comparable:
+            assert statement.difference is not None, "decided by its difference"
+            is_right = (statement.difference > 0) == (int(str(one)) > int(str(other)))
+            right, wrong = right + is_right, wrong + (not is_right)
+    detail = f"{right} of {right + wrong} go to the larger total degree"
+    return [Statement("Decided pairs of different total degrees", Verdict.FACT, detail)]
+
+
+_QUICK = replace(RECIPE, epochs=2)
+
+MIXER_BUDGET = Experiment(
+    name="mixer-budget",
+    title="Mixers, attention and layers of degree d at equal parameters: accuracy in percent",
+    entries=(
+        *BASELINES,
+        *(MixerEntry(kind, budget) for budget in BUDGETS for kind in KINDS),
+    ),
+    quick=(*BASELINES, *(MixerEntry(kind, BUDGETS[0], _QUICK) for kind in KINDS)),
+    protocol=(
+        "Digits of 8 x 8 pixels, in 16 tokens of 2 x 2; two blocks or layers of each kind: mixers "
+        "with σ(u) = u² (a polynomial of degree 16) and GELU, softmax-free attention with learned "
+        "positions (degree 9), and products of two or three affine maps of all pixels (degree 4 "
+        "and 9); a batch normalization without shift after each. The width is the largest within "
+        "the budget. Adam, half a cosine, 40 epochs; the better of two learning rates on 300 "
+        "held-out samples. Baselines: the most frequent class, and logistic regression."
+    ),
+    seeds=5,
+    figure=DotFigure(("test accuracy",)),
+    claims=Claims(
+        "Does the degree of its layers explain what a mixer can learn?",
+        _pairs(),
+        (ACCURACY,),
+        _by_degree,
+        stopping="Five seeds of every setting, whatever they say.",
+    ),
+)
