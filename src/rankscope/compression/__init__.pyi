@@ -56,6 +56,7 @@ from .scores import Weights as Weights
 from .sites import Site as Site
 from .sites import Uncompressed as Uncompressed
 from .sites import read_sites as read_sites
+from .slider import keep_slider as keep_slider
 from .solver import Option as Option
 from .solver import choose as choose
 from .solver import choose_greedily as choose_greedily
