@@ -4,7 +4,8 @@
     python docs/make_errata.py --sources FOLDER   also look up every quotation in the folder's files
 
 A row has a statement, the source's words, its kind, what is right, what we do, and how that is
-known. A quotation is found if some file of the folder holds it, white space aside.
+known. Only a remark of ours may have no words of the source. A quotation is found if some file of
+the folder holds it, white space aside.
 """
 
 import argparse
@@ -31,8 +32,8 @@ Statements of the source documents that we found wrong, undefined, easy to misre
 remark, and what the code does instead. Made by `python docs/make_errata.py` from `errata.json`.
 We read the sources as text that was converted from slides and notes, not as their authors set
 them: what the conversion may have made is marked so, and formulas are quoted as they stand in
-that text. A row without words of the source is about a figure, a table or an omission, or its
-words have not been looked up yet.
+that text. Only a remark of ours may stand without words of the source: it is about what the
+source does not say.
 
 Kinds: **error** (the statement is false as it stands, slips of the pen among them),
 **imprecision** (right in the sense that was meant, or a condition is missing), **possible
@@ -67,6 +68,16 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def unsupported_rows(data: dict[str, Any]) -> list[str]:
+    """Statements called wrong or imprecise without words of the source, or of no known kind."""
+    rows = [row for section in data["sections"] for row in section["rows"]]
+    return [
+        row["statement"]
+        for row in rows
+        if row["kind"] not in KINDS or (not row["quote"].strip() and row["kind"] != KINDS[-1])
+    ]
+
+
 def missing_quotations(data: dict[str, Any], folder: Path) -> list[str]:
     """Quotations that no file of a folder holds."""
     texts = [_plain(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.txt"))]
@@ -79,11 +90,15 @@ def _plain(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page; 1 if a quotation is not found."""
+    """Write the page; 1 if a row has no words of its source, or they are not found there."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sources", type=Path, help="folder with the sources as .txt files")
     arguments = parser.parse_args()
     data = json.loads(DATA.read_text(encoding="utf-8"))
+    unsupported = unsupported_rows(data)
+    if unsupported:
+        print(f"no words of the source: {'; '.join(unsupported)}", file=sys.stderr)
+        return 1
     PAGE.write_text(page(data), encoding="utf-8")
     if arguments.sources is None:
         return 0

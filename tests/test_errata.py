@@ -36,6 +36,17 @@ def test_every_row_has_a_kind_and_a_correction(made: ModuleType) -> None:
             assert len(row["quote"]) <= 200, row["statement"]
 
 
+def test_only_a_remark_of_ours_stands_without_words_of_the_source(made: ModuleType) -> None:
+    data = json.loads((DOCS / "errata.json").read_text(encoding="utf-8"))
+    assert made.unsupported_rows(data) == []
+    rows = [
+        {"statement": "false", "quote": " ", "kind": "error"},
+        {"statement": "ours", "quote": "", "kind": "remark of ours"},
+        {"statement": "of no kind", "quote": "Words.", "kind": "slip"},
+    ]
+    assert made.unsupported_rows({"sections": [{"rows": rows}]}) == ["false", "of no kind"]
+
+
 def test_quotations_are_found_across_line_breaks_and_false_ones_are_not(
     made: ModuleType, tmp_path: Path
 ) -> None:
