@@ -1,5 +1,6 @@
 """Ways of damaging bytes and JSON documents, all drawn from one generator of random numbers."""
 
+import copy
 import json
 import random
 from typing import Any
@@ -116,4 +117,5 @@ def _odd_value(value: Any, draw: random.Random) -> Any:
         for _ in range(draw.choice((10, 90, 110, 600))):
             nested = [nested]
         return nested if draw.random() < 0.3 else value
-    return draw.choice(ODD_VALUES)
+    # A copy: what a later change does to it must not reach other cases.
+    return copy.deepcopy(draw.choice(ODD_VALUES))

@@ -66,11 +66,12 @@ class Campaign:
 
 class _Worker:
     def __init__(self, seed: int) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the worker stops
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fuzz.worker", str(seed)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
         )
         self.is_alive = True
@@ -95,9 +96,13 @@ class _Worker:
 
     def _died(self) -> tuple[str, str]:
         self.is_alive = False
-        return f"the process died with {self._process.wait()}", ""
+        code = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().decode("utf-8", "replace")[-600:]
+        return f"the process died with {code}: {said}", ""
 
     def stop(self) -> None:
         self.is_alive = False
         self._process.kill()
         self._process.wait()
+        self._errors.close()

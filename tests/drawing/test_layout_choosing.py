@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,7 +9,7 @@ from rankscope.diagrams.parts import Function, Index, Node, Region
 from rankscope.drawing.checks import crossings
 from rankscope.drawing.layout.choosing import lay_out, place
 from rankscope.drawing.layout.placement import Wiring
-from rankscope.drawing.layout.routing import MOST_JUDGED
+from rankscope.drawing.layout.routing import is_crowded
 
 
 def test_a_network_that_fits_a_row_stays_on_it() -> None:
@@ -62,7 +63,26 @@ def test_any_network_gets_a_picture_with_all_its_parts(
 
 
 def test_a_diagram_with_very_many_wires_gets_a_plain_layout() -> None:
-    diagram = build_family("cp", {"order": MOST_JUDGED // 2 + 1})
+    diagram = build_family("cp", {"order": 200})
     assert isinstance(diagram, Diagram)
+    assert is_crowded(Wiring(diagram))
     scene = lay_out(diagram)
     assert {shape.name for shape in scene.shapes} >= {node.name for node in diagram.nodes}
+
+
+@pytest.mark.parametrize("num_common", [0, 50])
+def test_a_tensor_with_very_many_legs_gets_a_plain_layout(num_common: int) -> None:
+    names = tuple(f"i{number}" for number in range(100))
+    nodes = (Node("A", names), Node("B", names[:num_common])) if num_common else (Node("A", names),)
+    diagram = Diagram("legs", tuple(map(Index, names)), nodes, names[:num_common])
+    assert is_crowded(Wiring(diagram))
+    assert len(lay_out(diagram).wires) == len(Wiring(diagram).segments)
+
+
+def test_open_legs_and_ordinary_diagrams_are_not_crowded() -> None:
+    names = tuple(f"i{number}" for number in range(100))
+    open_legs = Diagram("open", tuple(map(Index, names)), (Node("A", names),), names)
+    multi_head = build_family("multi-head", {})
+    assert isinstance(multi_head, Diagram)
+    assert not is_crowded(Wiring(open_legs))
+    assert not is_crowded(Wiring(multi_head))

@@ -6,6 +6,7 @@ standard output is one document, also on errors.
 """
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -112,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     # A character that no font has shows as a box, which is all that there is to say about it.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    # What is odd about a configuration is a finding, and not a line in between.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     is_debugging = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:

@@ -38,7 +38,7 @@ from rankscope.drawing.layout.placement import (
     pinned,
 )
 from rankscope.drawing.layout.render import place_wiring, render
-from rankscope.drawing.layout.routing import LATER, MOST_JUDGED, Router
+from rankscope.drawing.layout.routing import LATER, Router, is_crowded
 from rankscope.drawing.layout.rows import Row, folded_rows, inline_row, row_between_lanes
 from rankscope.drawing.layout.sketch import GAP
 from rankscope.drawing.layout.staged import place_rows
@@ -274,7 +274,7 @@ def place(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) ->
 def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placement:
     best: tuple[float, Placement] | None = None
     for candidate in _candidates(wiring, legs, view):
-        if len(wiring.segments) > MOST_JUDGED or _tangle(wiring.diagram) > MOST_TANGLED:
+        if is_crowded(wiring) or _tangle(wiring.diagram) > MOST_TANGLED:
             return candidate  # a plain layout: comparing several would take minutes
         detours = _detours(wiring, candidate)
         if detours == 0.0:

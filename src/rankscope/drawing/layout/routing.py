@@ -5,6 +5,7 @@ around them, then what crosses it.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +30,6 @@ from rankscope.drawing.scene import Box, Point, around, on_curve
 
 
 CELL = 96.0
-MOST_JUDGED = 300  # wires that are compared with each other; with more, each goes its first way
 Thing = TypeVar("Thing")
 
 
@@ -334,12 +334,31 @@ class Routing:
     cost: float
 
 
+# Wires that are compared with each other, and those of them at one tensor that are not open; with
+# more, each goes its first way.
+_MOST_JUDGED, _MOST_AT_ONE = 300, 10
+
+
+def is_crowded(wiring: Wiring) -> bool:
+    """Whether there are so many wires, or at one place, that comparing them would take minutes."""
+    at_one = Counter(
+        end
+        for segment in wiring.segments
+        if not any(isinstance(end, Tip) for end in segment.ends)
+        for end in segment.ends
+        if isinstance(end, NodeEnd)
+    )
+    most = max(at_one.values(), default=0)
+    return len(wiring.segments) > _MOST_JUDGED or most > _MOST_AT_ONE
+
+
 class Router:
     """Routes one picture; use `run` once."""
 
     def __init__(self, placed: PlacedWiring) -> None:
         self.placed = placed
         self.wiring = placed.wiring
+        self._is_crowded = is_crowded(placed.wiring)
         self.routes: dict[Segment, Route] = {}
         self.frames: dict[str, Box] = {}
         self.cost = 0.0
@@ -375,7 +394,7 @@ class Router:
 
     def _route(self, segment: Segment) -> None:
         best: tuple[float, Route] | None = None
-        if len(self.wiring.segments) > MOST_JUDGED:
+        if self._is_crowded:
             best = (0.0, next(iter(self._ways(segment))))
         for place, route in enumerate(self._ways(segment)):
             if best is not None and LATER * place >= best[0]:
