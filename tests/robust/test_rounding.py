@@ -10,7 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from rankscope.errors import RobustnessError
-from rankscope.robust import operator_norm
+from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize.linear import FactorizedLinear
+from rankscope.robust import OrthogonalConv2d, operator_norm
 from rankscope.robust.attacks import ProjectedDescent, Threat
 from rankscope.robust.bounds import Ball, propagate_intervals, propagate_linear_bounds
 from rankscope.robust.certification import certify
@@ -100,7 +102,7 @@ def test_kernels_that_cancel_have_the_norm_of_what_is_left() -> None:
     rows=st.integers(1, 4),
     columns=st.integers(1, 4),
     seed=st.integers(0, 2**16),
-    exponent=st.sampled_from([0, 8, 16, 100]),
+    exponent=st.sampled_from([0, 8, 16, 100, -300, 300]),
 )
 def test_norms_of_matrices_are_above_the_exact_ones(
     rows: int, columns: int, seed: int, exponent: int
@@ -108,11 +110,13 @@ def test_norms_of_matrices_are_above_the_exact_ones(
     """t² I - AᵀA has no negative eigenvalue in ball arithmetic, for t the upper bound."""
     generator = torch.Generator().manual_seed(seed)
     weight = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
-    weight = weight * 10.0 ** (exponent * torch.rand(rows, 1, generator=generator).double())
+    shares = torch.rand(rows, 1, generator=generator).double()
+    # Where all entries are tiny or huge, their squares are no float64 numbers.
+    weight = weight * 10.0 ** (exponent if abs(exponent) > 200 else exponent * shares)
     layer = nn.Linear(columns, rows, bias=False, dtype=torch.float64)
     layer.weight = nn.Parameter(weight)
     found = operator_norm(layer, (columns,))
-    with flint.ctx.workprec(600):
+    with flint.ctx.workprec(2400):
         exact = flint.arb_mat(weight.tolist())
         square = exact.transpose() * exact
         # Every eigenvalue of a symmetric matrix is below t² if all leading minors are positive.
@@ -125,6 +129,33 @@ def test_norms_of_matrices_are_above_the_exact_ones(
             part = flint.arb_mat([[rest[i, j] for j in range(size)] for i in range(size)])
             assert part.det() > 0
     assert found.lower <= found.upper <= found.lower * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_that_are_built_have_the_norm_of_their_own_floats(seed: int) -> None:
+    """Of the rounded kernel, and not of the one that float64 would build of the parameters."""
+    torch.manual_seed(seed)
+    layer = OrthogonalConv2d(4, 4, 3, padding_mode="zeros", bias=False)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    kernel = layer.weight().detach().double()
+    pixels = torch.eye(100, dtype=torch.float64).view(100, 4, 5, 5)
+    written_out = functional.conv2d(pixels, kernel, padding=1).flatten(1)
+    norm = float(torch.linalg.matrix_norm(written_out, 2))
+    found = operator_norm(layer, (4, 5, 5))
+    assert found.lower <= norm * (1 + 1e-12)
+    assert found.upper >= norm * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_products_of_cores_have_the_norm_of_the_exact_product(seed: int) -> None:
+    torch.manual_seed(seed)
+    layer = FactorizedLinear.from_dense(nn.Linear(6, 5, bias=False), FORMATS["svd"], (4,))
+    exact = layer.double().to_dense().weight.detach()
+    norm = float(torch.linalg.matrix_norm(exact, 2))
+    found = operator_norm(layer.float(), (6,))
+    assert found.lower <= norm * (1 + 1e-12)
+    assert norm * (1 - 1e-12) <= found.upper <= norm * (1 + 1e-9)
 
 
 @settings(deadline=None, max_examples=25)

@@ -27,6 +27,7 @@ from rankscope.reading.trace import Operation, Trace, Value, trace
 from rankscope.robust.fixed_values import FixedValues, fill_arguments, run_all, run_one
 from rankscope.robust.norm_preserving import NormalizedLinear, OrthogonalLinear
 from rankscope.robust.operator_norms import ORTHOGONAL
+from rankscope.robust.orthogonal import with_kernel
 
 _BATCH, _OTHER_BATCH = 2, 3  # two sizes, so that one written into a shape is noticed
 _TO_NUMBERS = frozenset(("item", "_local_scalar_dense", "is_nonzero", "equal"))
@@ -266,16 +267,6 @@ def _with_fixed_kernels(model: nn.Module) -> nn.Module:
 
 def _same(kernel: Tensor) -> Tensor:
     return kernel
-
-
-def with_kernel(module: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:
-    """A copy of a layer that builds its kernel, with one made of that kernel in its place."""
-    clone = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
-    assert isinstance(module, _BUILT)
-    with torch.no_grad():
-        kernel = change(module.weight())
-    setattr(clone, "weight", partial(_same, kernel))  # noqa: B010 - it was a method
-    return clone
 
 
 def _in_float64(module: nn.Module) -> nn.Module:

@@ -25,6 +25,7 @@ from rankscope.robust.orthogonal import (
     OrthogonalConv2d,
     OrthogonalConvTranspose1d,
     OrthogonalConvTranspose2d,
+    with_kernel,
 )
 from rankscope.robust.rounding import FLOAT64, above
 
@@ -90,16 +91,17 @@ def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNo
     Reference:
         Sedghi, Gupta & Long (2019), arXiv:1805.10408 (circular convolutions).
     """
+    made = _making_error(module)
     module = plain_form(module)
     if isinstance(module, nn.Linear):
-        return _of_matrix(module.weight.detach().double(), 0.0)
+        return _of_matrix(module.weight.detach().double(), made)
     known = as_convolution(module)
     outputs = _output_shape(module, input_shape)
     is_on_a_circle = known.is_circular and known.takes_every_place_once(input_shape, outputs)
     if not is_on_a_circle and math.prod(input_shape) * math.prod(outputs) <= MAX_ENTRIES:
         # Entries of the kernel add up where an image is continued by more than its size.
         places = math.prod(outputs[1:]) if not known.is_adjoint else math.prod(input_shape[1:])
-        error = _kernel_error(known) * math.sqrt(places)
+        error = _kernel_error(known) * math.sqrt(places) + made
         return _of_matrix(as_matrix(module, input_shape), error)
     if known.is_circular and not is_on_a_circle:
         raise UnsupportedModuleError(
@@ -109,12 +111,14 @@ def operator_norm(module: nn.Module, input_shape: tuple[int, ...]) -> OperatorNo
         )
     torus = known.torus(input_shape[1:])
     # Sums over the kernel's places are products with waves, each to a few roundings.
-    error = 8 * _kernel_error(known)
-    upper, best = _proved_norm(
-        lambda: (blocks.flatten(0, 1) for blocks, _ in frequency_blocks(known.kernel, torus)), error
+    error = 8 * _kernel_error(known) + made
+    lower, upper = _proved_norm(
+        lambda: (blocks.flatten(0, 1) for blocks, _ in frequency_blocks(known.kernel, torus)),
+        float(known.kernel.abs().sum()),
+        error,
     )
     if is_on_a_circle:
-        return OperatorNorm(max(0.0, _attained(best) - error), upper, "circular")
+        return OperatorNorm(lower, upper, "circular")
     lower = _power_iteration(module, input_shape)
     return OperatorNorm(min(lower, upper), upper, f"circle of {torus.sizes}")
 
@@ -149,37 +153,74 @@ def operator_spectrum(module: nn.Module, input_shape: tuple[int, ...]) -> Tensor
 
 def _of_matrix(matrix: Tensor, error: float) -> OperatorNorm:
     """The norm of a matrix whose entries are known up to an error in the Frobenius norm."""
-    upper, best = _proved_norm(lambda: iter([matrix[None]]), error)
-    return OperatorNorm(max(0.0, _attained(best) - error), upper, "all singular values")
+    size = float(matrix.abs().max()) if matrix.numel() else 0.0
+    lower, upper = _proved_norm(lambda: iter([matrix[None]]), size, error)
+    return OperatorNorm(lower, upper, "all singular values")
 
 
 def _kernel_error(known: "ConvolutionMap") -> float:
     """What sums over a kernel's places can be off by, in the Frobenius norm over channels."""
-    kernel = known.kernel.flatten(2)
-    sizes = kernel.abs().sum(dim=2)
+    return FLOAT64.gamma(2 * math.prod(known.kernel.shape[2:]) + 16) * _kernel_size(known)
+
+
+def _kernel_size(known: "ConvolutionMap") -> float:
+    """A bound on the operator's norm by the absolute values of its kernel."""
+    sizes = known.kernel.flatten(2).abs().sum(dim=2)
     aliases = math.sqrt(math.prod(known.stride))
-    length = float(torch.linalg.vector_norm(sizes)) * aliases
-    return FLOAT64.gamma(2 * kernel.shape[2] + 16) * above(length, sizes.numel())
+    return above(float(torch.linalg.vector_norm(sizes)) * aliases, sizes.numel())
 
 
-def _proved_norm(groups: Callable[[], Iterator[Tensor]], error: float) -> tuple[float, Tensor]:
-    """An upper bound on the largest singular value of many matrices, and the one with the largest.
+def _making_error(module: nn.Module) -> float:
+    """How far a weight that is multiplied out of cores in float64 can be from the exact one."""
+    if not isinstance(module, _FACTORIZED):
+        return 0.0
+    positive = copy.deepcopy(module).requires_grad_(requires_grad=False)
+    for core in positive.parameters():
+        core.abs_()
+    dense = plain_form(positive)
+    if isinstance(dense, nn.Linear):
+        length = torch.linalg.vector_norm(dense.weight.detach())
+        size = above(float(length), dense.weight.numel())
+    else:
+        size = _kernel_size(as_convolution(dense))
+    return 2 * FLOAT64.gamma(sum(core.numel() for core in module.parameters()) + 16) * size
+
+
+def _proved_norm(
+    groups: Callable[[], Iterator[Tensor]], size: float, error: float
+) -> tuple[float, float]:
+    """Bounds on the largest singular value of many matrices, from below and from above.
+
+    All are divided by a power of 2 first: squares of their entries must not underflow or overflow.
 
     Args:
         groups: batches of matrices, (batch, rows, columns), real or complex; made twice, as all of
             them together may be too large.
+        size: about the largest of their entries.
         error: of each of them in the Frobenius norm.
     """
-    largest, best = -1.0, torch.zeros(1, 1, dtype=torch.float64)
+    if size == 0.0:
+        return 0.0, above(error)
+    if not math.isfinite(size):
+        return 0.0, math.inf
+    exponent = math.frexp(size)[1]
+    first, rest = (2.0 ** -(exponent // 2), 2.0 ** -(exponent - exponent // 2))
+    largest, best, count = -1.0, torch.zeros(1, 1, dtype=torch.float64), 0
     for matrices in groups():
         if not matrices.numel():
             continue
-        values = torch.linalg.matrix_norm(matrices, 2)
+        scaled = matrices * first * rest
+        count = max(count, scaled[0].numel())
+        values = torch.linalg.matrix_norm(scaled, 2)
         if float(values.max()) >= largest:
-            largest, best = float(values.max()), matrices[int(values.argmax())]
+            largest, best = float(values.max()), scaled[int(values.argmax())]
     largest = max(largest, 0.0)
-    upper = max((_at_most(matrices, largest) for matrices in groups()), default=0.0)
-    return above(upper + error, 2), best
+    upper = max((_at_most(each * first * rest, largest) for each in groups()), default=0.0)
+    # Entries that are flushed to zero when they are divided.
+    upper = above(upper + FLOAT64.absolute(count), 2)
+    lower = _attained(best) - FLOAT64.absolute(count)
+    upper, lower = (number / rest / first for number in (upper, lower))
+    return max(0.0, lower * (1 - 2**-50) - error), above(upper + error, 4)
 
 
 _FACTOR = 4  # more than real arithmetic by which a complex product can be off
@@ -309,9 +350,9 @@ class ConvolutionMap:
 
 
 def plain_form(module: nn.Module) -> nn.Module:
-    """The same layer with its weight written out."""
+    """The same layer with its weight written out, in float64 where it is a product of cores."""
     if isinstance(module, _FACTORIZED):
-        dense: nn.Module = module.to_dense()
+        dense: nn.Module = copy.deepcopy(module).double().to_dense()
         return dense
     return module
 
@@ -345,7 +386,9 @@ def as_convolution(module: nn.Module) -> ConvolutionMap:
 
 def linear_part(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """The layer on batches in float64, without its bias."""
-    clone = copy.deepcopy(module).double().requires_grad_(requires_grad=False).eval()
+    # A kernel that is built is the one of the layer's own floats.
+    clone = with_kernel(module, Tensor.double) if isinstance(module, ORTHOGONAL) else module
+    clone = copy.deepcopy(clone).double().requires_grad_(requires_grad=False).eval()
     bias = getattr(clone, "bias", None)
     if isinstance(bias, Tensor):
         bias.zero_()

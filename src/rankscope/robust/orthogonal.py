@@ -1,7 +1,9 @@
 """Convolutions that preserve norms, used like PyTorch's."""
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +51,20 @@ def built_in_full_precision(build: Callable[[], Tensor], device: torch.device) -
     """What `build` gives outside of autocast: short floats hold no orthogonal matrix."""
     with torch.autocast(device.type, enabled=False):
         return build()
+
+
+def with_kernel(module: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A copy of a layer that builds its kernel, with one made of that kernel in its place."""
+    clone = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
+    build: Any = module.weight
+    with torch.no_grad():
+        kernel = change(build())
+    setattr(clone, "weight", partial(_given, kernel))  # noqa: B010 - it was a method
+    return clone
+
+
+def _given(kernel: Tensor) -> Tensor:
+    return kernel
 
 
 def _same(first: list[Tensor], second: list[Tensor]) -> bool:

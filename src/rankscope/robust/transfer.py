@@ -51,10 +51,14 @@ from rankscope.robust.forms import (
     relative,
     repeats,
 )
-from rankscope.robust.graph import Graph, Node, Reading, sample_shape, with_kernel
+from rankscope.robust.graph import Graph, Node, Reading, sample_shape
 from rankscope.robust.norm_preserving import GroupSort, HouseholderActivation, MaxMin
 from rankscope.robust.operator_norms import ORTHOGONAL, operator_norm, plain_form
-from rankscope.robust.orthogonal import OrthogonalConvTranspose1d, OrthogonalConvTranspose2d
+from rankscope.robust.orthogonal import (
+    OrthogonalConvTranspose1d,
+    OrthogonalConvTranspose2d,
+    with_kernel,
+)
 from rankscope.robust.relaxations import Smooth, product, quotient
 from rankscope.robust.rounding import LIBRARY, Rounding, above
 
@@ -146,9 +150,11 @@ def _terms(layer: nn.Module) -> int:
 
 def _norm(node: Node, layer: nn.Module) -> float:
     shape = sample_shape(node.inputs[0])
+    # What is made of cores is measured with what making it may lose.
+    module = node.module if isinstance(node.module, _FACTORIZED) else layer
     try:
         # A linear map acts on the last axis alone, however many there are before it.
-        upper = operator_norm(layer, shape[-1:] if isinstance(layer, nn.Linear) else shape).upper
+        upper = operator_norm(module, shape[-1:] if isinstance(layer, nn.Linear) else shape).upper
     except UnsupportedModuleError as error:
         raise node.refusal(str(error).rstrip(".")) from error
     return upper
