@@ -27,6 +27,7 @@ NAMES = (
     "audit",
     "layers",
     "orthogonal",
+    "rounding",
     "constructions",
     "generalization",
     "classifiers",
