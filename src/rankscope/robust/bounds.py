@@ -116,7 +116,9 @@ class Ball:
             lower, upper = lower.clamp(min=self.pixels[0]), upper.clamp(max=self.pixels[1])
         count = 2 * self.centres[0].numel() + 64
         slack = 4 * FLOAT64.gamma(count) * (self.centres.abs() + self.radius) + FLOAT64.smallest
-        return Box(lower, upper, slack, drift=torch.zeros_like(lower))
+        # Only balls that are no boxes are followed through affine operations as a whole.
+        drift = None if isinstance(self.norm, Linf) else torch.zeros_like(lower)
+        return Box(lower, upper, slack, drift=drift)
 
     def smallest(self, weights: Tensor) -> Tensor:
         """The least of weights · input, for weights (batch, rows, …): (batch, rows).

@@ -31,6 +31,7 @@ from rankscope.robust.rounding import FLOAT64, above
 
 MAX_ENTRIES = 2**23  # of a matrix that is written out: 64 MiB, seconds
 _POWER_STEPS = 50
+_INVERSE_STEPS = 4
 
 _PLAIN = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
 ORTHOGONAL = (
@@ -194,8 +195,8 @@ def _proved_norm(
     All are divided by a power of 2 first: squares of their entries must not underflow or overflow.
 
     Args:
-        groups: batches of matrices, (batch, rows, columns), real or complex; made twice, as all of
-            them together may be too large.
+        groups: batches of matrices, (batch, rows, columns), real or complex; made twice, if all of
+            them together are too large.
         size: about the largest of their entries.
         error: of each of them in the Frobenius norm.
     """
@@ -206,19 +207,22 @@ def _proved_norm(
     exponent = math.frexp(size)[1]
     first, rest = (2.0 ** -(exponent // 2), 2.0 ** -(exponent - exponent // 2))
     largest, best, count = -1.0, torch.zeros(1, 1, dtype=torch.float64), 0
+    kept: list[Tensor] | None = []
     for matrices in groups():
         if not matrices.numel():
             continue
         scaled = matrices * first * rest
-        count = max(count, scaled[0].numel())
+        count += scaled.numel()
+        kept = None if kept is None or count > MAX_ENTRIES else [*kept, scaled]
         values = torch.linalg.matrix_norm(scaled, 2)
         if float(values.max()) >= largest:
             largest, best = float(values.max()), scaled[int(values.argmax())]
     largest = max(largest, 0.0)
-    upper = max((_at_most(each * first * rest, largest) for each in groups()), default=0.0)
+    again = kept if kept is not None else (each * first * rest for each in groups())
+    upper = max((_at_most(each, largest) for each in again), default=0.0)
     # Entries that are flushed to zero when they are divided.
     upper = above(upper + FLOAT64.absolute(count), 2)
-    lower = _attained(best) - FLOAT64.absolute(count)
+    lower = _attained(best, upper) - FLOAT64.absolute(count)
     upper, lower = (number / rest / first for number in (upper, lower))
     return max(0.0, lower * (1 - 2**-50) - error), above(upper + error, 4)
 
@@ -255,16 +259,28 @@ def _at_most(matrices: Tensor, guess: float) -> float:
     return longest
 
 
-def _attained(matrix: Tensor) -> float:
-    """A lower bound on the norm of a matrix: how much longer its best vector becomes."""
+def _attained(matrix: Tensor, upper: float) -> float:
+    """A lower bound on the norm of a matrix: how much longer its best vector becomes.
+
+    The vector comes from inverse iteration next to the square of an upper bound, which takes a few
+    steps if that is a good one. Any vector gives a bound that holds.
+    """
     if matrix.shape[0] < matrix.shape[1]:
         matrix = matrix.mH
-    vector = torch.linalg.eigh(matrix.mH @ matrix).eigenvectors[:, -1]
+    squares = matrix.mH @ matrix
+    unit = torch.eye(len(squares), dtype=matrix.dtype)
+    factor, info = torch.linalg.cholesky_ex(upper**2 * unit - squares)
+    generator = torch.Generator().manual_seed(0)
+    vector = torch.randn(len(squares), 1, generator=generator, dtype=torch.float64).to(matrix)
+    for _ in range(_INVERSE_STEPS):
+        vector = squares @ vector if int(info) else torch.cholesky_solve(vector, factor)
+        vector = vector / torch.linalg.vector_norm(vector).clamp(min=FLOAT64.smallest)
     image = torch.linalg.vector_norm(matrix @ vector)
     count = matrix.numel() + 16
     lost = _FACTOR * FLOAT64.gamma(count) * float(torch.linalg.matrix_norm(matrix))
     length = float(torch.linalg.vector_norm(vector)) * above(1.0, count)
-    return max(0.0, (float(image) * (1 - FLOAT64.gamma(count)) - lost) / length)
+    found = (float(image) * (1 - FLOAT64.gamma(count)) - lost) / length if length else 0.0
+    return max(0.0, found) if math.isfinite(found) else 0.0
 
 
 def _output_shape(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
