@@ -25,6 +25,7 @@ from rankscope.drawing.typesetting import outline, place_label, text_width
 
 TIP_GAP, SIDE_GAP = 8.0, 7.5
 SPACING = 5.0
+MOST_POINTS = 300  # of one straight piece
 SHARES = (0.5, 0.45, 0.55, 0.4, 0.6, 0.35, 0.65, 0.3, 0.7, 0.25, 0.75, 0.15, 0.85)
 SLANT = 5.0
 OVER_SHAPE, OVER_WIRE, OVER_BORDER = 50.0, 15.0, 60.0
@@ -219,10 +220,10 @@ def _grow(box: Box, margin: float) -> Box:
 
 
 def spaced_points(line: Sequence[Point], spacing: float) -> list[Point]:
-    """Points along a line at most `spacing` apart, ends included."""
+    """Points along a line at most `spacing` apart, ends included; further on very long pieces."""
     points = [line[0]]
     for (x0, y0), (x1, y1) in segments(line):
-        count = max(1, math.ceil(math.dist((x0, y0), (x1, y1)) / spacing))
+        count = min(MOST_POINTS, max(1, math.ceil(math.dist((x0, y0), (x1, y1)) / spacing)))
         points += [
             (x0 + step / count * (x1 - x0), y0 + step / count * (y1 - y0))
             for step in range(1, count + 1)
