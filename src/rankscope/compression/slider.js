@@ -22,12 +22,14 @@ function render({ model, el }) {
   label.append(slide);
   el.append(label, share, summary, table);
 
+  let timer = 0;
   slide.addEventListener("input", () => {
     share.textContent = `${(100 * slide.value).toFixed(1)} %`;
-  });
-  slide.addEventListener("change", () => {
-    model.set("keep", Number(slide.value));
-    model.save_changes();
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      model.set("keep", Number(slide.value));
+      model.save_changes();
+    }, 40);
   });
 
   function show() {

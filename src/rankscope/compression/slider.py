@@ -1,4 +1,4 @@
-"""The keep slider in a notebook: when it is let go, the plan is made again."""
+"""The keep slider in a notebook: candidates are listed once, the plan is solved as it moves."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -7,10 +7,19 @@ from typing import Any
 from torch import nn
 
 from rankscope.compression.plan import Budget, Plan
-from rankscope.compression.planning import check_budget, plan_compression
+from rankscope.compression.planning import (
+    DEFAULT_FORMATS,
+    PlanSettings,
+    check_budget,
+    list_candidates,
+    solve_table,
+)
+from rankscope.compression.scores import Weights
 from rankscope.errors import CompressionError
 from rankscope.extras import package
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format
+from rankscope.progress import ignore
 
 SMALLEST = 0.05  # share at the left end of the slider
 
@@ -34,6 +43,8 @@ def keep_slider(
     anywidget = package("anywidget", what="The keep slider", extra="notebook")
     traitlets = package("traitlets", what="The keep slider", extra="notebook")
     check_budget(Budget(keep), has_example=False)
+    chosen = tuple(formats or (STORED_FORMATS[name] for name in DEFAULT_FORMATS))
+    table = list_candidates(model, PlanSettings(chosen, Weights()), ignore)
 
     class KeepSlider(anywidget.AnyWidget):  # type: ignore[name-defined, misc]
         _esm = (files("rankscope.compression") / "slider.js").read_text("utf-8")
@@ -45,7 +56,8 @@ def keep_slider(
 
         def solve(self, change: object = None) -> None:
             try:
-                self.plan = plan_compression(model, Budget(self.keep), formats=formats)
+                check_budget(Budget(self.keep), has_example=False)
+                self.plan = solve_table(table, Budget(self.keep)).plan
             except CompressionError as error:
                 self.summary = str(error)
                 return
