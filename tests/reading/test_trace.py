@@ -38,6 +38,17 @@ def add_to_what_is_read_later(inputs: Tensor) -> Tensor:
     return made.add_(1) * made
 
 
+def read_a_view_made_before(inputs: Tensor) -> Tensor:
+    made = inputs.exp()
+    seen = made.transpose(1, 2)
+    made.add_(1)
+    return seen * 2
+
+
+def flatten_a_transpose(inputs: Tensor) -> Tensor:
+    return inputs.transpose(1, 2).exp().flatten(1)
+
+
 def add_after_dropout(inputs: Tensor) -> Tensor:
     made = inputs.exp()
     return nn.functional.dropout(made, training=False).add_(made) + made
@@ -70,6 +81,8 @@ def norm_and_add(inputs: Tensor) -> Tensor:
     [
         add_to_a_view,
         add_to_what_is_read_later,
+        read_a_view_made_before,
+        flatten_a_transpose,
         add_after_dropout,
         add_in_a_lower_precision,
         add_to_a_part,
