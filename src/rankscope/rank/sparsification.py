@@ -33,8 +33,9 @@ MAX_SECONDS = 600.0
 # Measured by `python -m benchmarks sparsify`: a vertex that a walk leaves, an edge that is looked
 # at again, and one that is compared.
 _SECONDS_EACH_STEP = 2e-8
-_SECONDS_EACH_EDGE = 2e-5
-_SECONDS_EACH_COMPARISON = 2e-7
+_SECONDS_EACH_EDGE = 2e-6
+_SECONDS_EACH_COMPARISON = 2e-8
+_MOST_NUMBERS = 2**27  # a gibibyte
 _SAMPLED = 50  # edges whose cost stands for that of all
 _MOST_DENSE = 1500  # vertices up to which effective resistances are exact
 _PROJECTIONS = 200  # beyond, with a relative error of about (2 / 200)^(1/2)
@@ -284,14 +285,19 @@ class _Table:
                 self.ends[free[vertex]] = other
                 self.places[number, side] = free[vertex]
                 free[vertex] += 1
-        self._space = numpy.zeros((5, graph.num_vertices), numpy.int64)
+        # Rows of `count_closed_walks`, then marks, results and vertices near an edge.
+        self.space = numpy.zeros((8, graph.num_vertices), numpy.int64)
         self.steps = 0
+
+    @property
+    def arrays(self) -> tuple[Integers, Integers, NDArray[numpy.bool_]]:
+        """Where the neighbours of each vertex start, the neighbours, and whether they are there."""
+        return self.starts, self.ends, self.is_there
 
     def counts(self, vertices: Integers) -> Integers:
         """Closed walks at some vertices."""
         results = numpy.empty(len(vertices), numpy.int64)
-        table = (self.starts, self.ends, self.is_there)
-        self.steps += count_closed_walks(table, vertices, self.length, self._space, results)
+        self.steps += count_closed_walks(self.arrays, vertices, self.length, self.space, results)
         return results
 
     def near(self, vertices: Iterable[int], distance: int) -> Integers:
@@ -381,7 +387,7 @@ def count_closed_walks(
     return steps
 
 
-Goodness = tuple[tuple[int, ...], ...]
+_FAR = 2**62  # beyond every number of walks
 
 
 def _by_closed_walks(
@@ -391,55 +397,141 @@ def _by_closed_walks(
     table = _Table(graph, depth)
     _require_time(graph, table, count, deadline)
     known = table.counts(numpy.arange(graph.num_vertices))
-    goodness: dict[int, Goodness] = {}
+    ends = numpy.array(graph.edges, numpy.int64).reshape(-1, 2)
+    keys = _empty_keys(graph, table)
     of_vertex: list[set[int]] = [set() for _ in range(graph.num_vertices)]
     for place, edge in enumerate(graph.edges):
         for vertex in edge:
             of_vertex[vertex].add(place)
     stale = set(range(len(graph.edges)))
     removed: list[int] = []
+    is_left = numpy.ones(len(graph.edges), numpy.bool_)
     while len(removed) < count:
         deadline.require("Removing edges by closed walks")
-        for place in stale:
-            goodness[place] = _goodness(graph, table, known, place)
-        best = max(goodness, key=lambda place: (goodness[place], -place))
-        ends = graph.edges[best]
+        chosen = numpy.array(sorted(stale), numpy.int64)
+        score_removals(table.arrays, (ends, table.places), chosen, depth, known, table.space, keys)
+        best = int(best_key(keys, is_left))
+        edge = graph.edges[best]
         # Beyond this distance no closed walk through the edge is also one through the other.
-        around = table.near(ends, depth - 1)
-        table.remove(best, ends)
-        touched = table.near(ends, (depth - 1) // 2)
+        around = table.near(edge, depth - 1)
+        table.remove(best, edge)
+        touched = table.near(edge, (depth - 1) // 2)
         known[touched] = table.counts(touched)
-        for vertex in ends:
+        for vertex in edge:
             of_vertex[vertex].discard(best)
-        del goodness[best]
+        is_left[best] = False
         removed.append(best)
         stale = {place for vertex in around.tolist() for place in of_vertex[vertex]}
         report(Progress("edges removed", len(removed), count))
     return removed
 
 
-def _goodness(graph: Graph, table: _Table, known: Integers, place: int) -> Goodness:
-    """What the removal of an edge changes, so that a better removal compares as larger.
+def _empty_keys(graph: Graph, table: _Table) -> Integers:
+    """Space for what the removal of each edge changes: two values for each vertex near it."""
+    distance = (table.length - 1) // 2
+    near = max((len(table.near(edge, distance)) for edge in graph.edges), default=0)
+    numbers = len(graph.edges) * (2 * near + 1) * 2
+    if numbers > _MOST_NUMBERS:
+        raise BudgetError(
+            f"Removing edges by closed walks needs {numbers:,} numbers for the {near} vertices "
+            f"near an edge, at most {_MOST_NUMBERS:,} fit; use one-walk."
+        )
+    return numpy.zeros((len(graph.edges), 2 * near + 1, 2), numpy.int64)
+
+
+@compiled
+def near_vertices(
+    table: tuple[Integers, Integers, NDArray[numpy.bool_]],
+    ends: Integers,
+    distance: int,
+    marks: Integers,
+    found: Integers,
+) -> int:
+    """Vertices at most so far from the ends of an edge; `marks` is zero before and after."""
+    starts, others, is_there = table
+    found[0], found[1] = ends[0], ends[1]
+    marks[ends[0]] = marks[ends[1]] = 1
+    size, done = 2, 0
+    for _ in range(distance):
+        border = size
+        for k in range(done, border):
+            for at in range(starts[found[k]], starts[found[k] + 1]):
+                if is_there[at] and marks[others[at]] == 0:
+                    marks[others[at]] = 1
+                    found[size] = others[at]
+                    size += 1
+        done = border
+    for k in range(size):
+        marks[found[k]] = 0
+    return size
+
+
+@compiled
+def score_removals(  # noqa: C901, PLR0913 - compiled: arrays, and no calls in the inner loops
+    table: tuple[Integers, Integers, NDArray[numpy.bool_]],
+    edges: tuple[Integers, Integers],
+    chosen: Integers,
+    length: int,
+    known: Integers,
+    space: Integers,
+    keys: Integers,
+) -> None:
+    """What the removal of each chosen edge changes, so that a better removal compares as larger.
 
     Sorted numbers are compared by how many there are of the smallest value in which they differ:
-    fewer are better. An entry says that a value occurs more often (worse, the more so the smaller
-    the value), or less often; behind the last entry nothing is changed.
+    fewer are better. An entry (value - far, -change) says that a value occurs more often, which is
+    worse the smaller the value; (far - value, -change) that it occurs less often; (0, 0) that
+    nothing else is changed.
     """
-    near = table.near(graph.edges[place], (table.length - 1) // 2)
-    table.is_there[table.places[place]] = False
-    after = table.counts(near)
-    table.is_there[table.places[place]] = True
-    changes: dict[int, int] = {}
-    for old, new in zip(known[near].tolist(), after.tolist(), strict=True):
-        if old != new:
-            changes[new] = changes.get(new, 0) + 1
-            changes[old] = changes.get(old, 0) - 1
-    entries = [
-        (0, value, -change) if change > 0 else (2, -value, -change)
-        for value, change in sorted(changes.items())
-        if change
-    ]
-    return (*entries, (1,))
+    ends, places = edges
+    after, near = space[6], space[7]
+    for number in range(chosen.size):
+        edge = chosen[number]
+        size = near_vertices(table, ends[edge], (length - 1) // 2, space[5], near)
+        table[2][places[edge, 0]] = table[2][places[edge, 1]] = False
+        count_closed_walks(table, near[:size], length, space, after)
+        table[2][places[edge, 0]] = table[2][places[edge, 1]] = True
+        key, used = keys[edge], 0
+        for k in range(size):
+            if after[k] == known[near[k]]:
+                continue
+            for value, change in ((after[k], 1), (known[near[k]], -1)):
+                at = used
+                while at > 0 and key[at - 1, 0] >= value:
+                    key[at] = key[at - 1]
+                    at -= 1
+                key[at, 0], key[at, 1] = value, change
+                used += 1
+        kept = at = 0
+        while at < used:
+            value, change = key[at, 0], 0
+            while at < used and key[at, 0] == value:
+                change += key[at, 1]
+                at += 1
+            if change != 0:
+                key[kept, 0] = value - _FAR if change > 0 else _FAR - value
+                key[kept, 1] = -change
+                kept += 1
+        key[kept, 0] = key[kept, 1] = 0
+
+
+@compiled
+def best_key(keys: Integers, is_left: NDArray[numpy.bool_]) -> int:
+    """The edge whose key is the largest, the first one of several."""
+    best = -1
+    for edge in range(len(keys)):
+        if not is_left[edge]:
+            continue
+        if best < 0:
+            best = edge
+            continue
+        at = 0
+        one, other = keys[edge], keys[best]
+        while one[at, 0] == other[at, 0] and one[at, 1] == other[at, 1] and one[at, 0] != 0:
+            at += 1
+        if one[at, 0] > other[at, 0] or (one[at, 0] == other[at, 0] and one[at, 1] > other[at, 1]):
+            best = edge
+    return best
 
 
 def _require_time(graph: Graph, table: _Table, count: int, deadline: Deadline) -> None:
