@@ -1,8 +1,8 @@
 """The page of `rankscope open` over the loopback: first answers, the slider, and many readers.
 
 Opens a model (RANKSCOPE_PAGE_MODEL, or the embedded transformer), waits until its candidates are
-listed, checks that every plan keeps its budget, then moves the slider 100 times, exactly and
-quickly, and lets 20 readers ask at once while the memory of the server and its workers is watched.
+listed, checks that every plan keeps its budget, then moves the slider, quickly
+and exactly, and lets 20 readers ask at once while the memory of all processes is watched.
 """
 
 import json
@@ -22,7 +22,8 @@ from rankscope.page.server import bound_socket, make_app
 from rankscope.page.session import Session
 
 NAME = "page_load"
-MOVES, READERS = 100, 20
+MOVES = {"quick": 100, "exact": 20}  # of the slider
+READERS = 20
 SECONDS = float(os.environ.get("RANKSCOPE_PAGE_SECONDS", "60"))
 REQUEST: dict[str, Any] = {"by": "parameters", "also": None, "pinned": {}, "forbidden": []}
 
@@ -86,9 +87,9 @@ def _measure(client: _Client, begun: float) -> Iterator[dict[str, object]]:
     while not (known := client.ask("/model")["candidates"]):
         time.sleep(0.2)
     lowest = known["smallest_keep"] + 0.01
-    for method in ("quick", "exact"):
+    for method, moves in MOVES.items():
         times = [
-            _solve(client, method, lowest + (1 - lowest) * move / MOVES) for move in range(MOVES)
+            _solve(client, method, lowest + (1 - lowest) * move / moves) for move in range(moves)
         ]
         yield {"case": f"slider, {method}", **_spread(times)}
     yield {"case": f"{READERS} readers, {SECONDS:g} s", **_crowd(client, lowest)}

@@ -411,15 +411,10 @@ def _cheapest_within(options: SiteCandidates, error: float) -> Candidate:
 
 @dataclass(frozen=True)
 class Restriction:
-    """What a choice may not touch, and which formats it may not use.
+    """What a choice may not touch, and which formats it may not use."""
 
-    Args:
-        pinned: the place of the candidate that a site must have, by the site's name; 0 is dense.
-        forbidden: names of formats.
-    """
-
-    pinned: Mapping[str, int] = field(default_factory=dict)
-    forbidden: tuple[str, ...] = ()
+    pinned: Mapping[str, int] = field(default_factory=dict)  # candidates by site; 0 is dense
+    forbidden: tuple[str, ...] = ()  # names of formats
 
     def allowed(self, options: SiteCandidates) -> list[int]:
         """Places of the candidates that a site may have.
@@ -458,6 +453,7 @@ def solve_table(
     *,
     restriction: Restriction | None = None,
     is_quick: bool = False,
+    max_seconds: float = 30.0,
 ) -> Solved:
     """The best choice from a table within a budget.
 
@@ -467,13 +463,14 @@ def solve_table(
         restriction: fewer candidates.
         is_quick: by the best gain for its price, in milliseconds; not proved to be the best, and
             within two budgets by the dearer of the two prices.
+        max_seconds: for the proof; then the best so far, with the gap that is left.
 
     Raises:
         CompressionError: if a budget cannot be met, or a site is pinned to what it does not have.
     """
     restriction = restriction or Restriction()
     allowed = [restriction.allowed(options) for options in table.site_candidates]
-    choice = _choose(table, budget, allowed, is_quick=is_quick)
+    choice = _choose(table, budget, allowed, max_seconds, is_quick=is_quick)
     picks = tuple(places[n] for places, n in zip(allowed, choice.picks, strict=True))
     chosen = [
         options.candidates[n] for options, n in zip(table.site_candidates, picks, strict=True)
@@ -485,7 +482,12 @@ def solve_table(
 
 
 def _choose(
-    table: CandidateTable, budget: Budget, allowed: Sequence[Sequence[int]], *, is_quick: bool
+    table: CandidateTable,
+    budget: Budget,
+    allowed: Sequence[Sequence[int]],
+    max_seconds: float,
+    *,
+    is_quick: bool,
 ) -> Choice:
     first, *others = (_Limited.of(table, part, allowed) for part in budget.parts)
     for limited in (first, *others):
@@ -496,10 +498,10 @@ def _choose(
     ]
     choice = _quick_choice(lists, [first, *others]) if is_quick else None
     if choice is None and not others:
-        choice = choose(lists, first.limit)
+        choice = choose(lists, first.limit, max_seconds=max_seconds)
     elif choice is None:
         second = SecondBudget(others[0].costs, others[0].limit)
-        choice = choose_within_both(lists, first.limit, second)
+        choice = choose_within_both(lists, first.limit, second, max_seconds=max_seconds)
     if choice is None:
         shares = " and ".join(
             f"{part.keep:g} of the {_unit_name(part.unit)}" for part in budget.parts

@@ -241,8 +241,10 @@ def solve_plan(session: Session, body: Body) -> Mapping[str, object]:
     path = session.state(ModelState).table
     request = {key: body[key] for key in REQUEST.parts}
     is_quick = body["method"] == "quick"
+    # A proof may take seconds, which the slider does not wait for.
+    lane = "plan" if is_quick else "exact"
     solved: dict[str, object] = quick(
-        session, "solve", "plan", {"path": path, "request": request, "is_quick": is_quick}
+        session, "solve", lane, {"path": path, "request": request, "is_quick": is_quick}
     )
     return {**solved, "method": body["method"]}
 

@@ -16,6 +16,7 @@ from rankscope.models import Model, open_model
 from rankscope.progress import Progress, Report
 
 EMBEDDED = "transformer"  # opened where no model was named
+REST_SECONDS, SAVE_SECONDS = 3.0, 30.0  # for the proof that a plan is best
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.pt", "*.json")
 
 
@@ -163,7 +164,7 @@ def _summary(path: str) -> dict[str, object]:
 def solve(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
     """The plan for a budget, in plain data: totals, and a row for every site."""
     table = _table(arguments["path"])
-    solved = _solved(arguments)
+    solved = _solved(arguments, REST_SECONDS)
     plan = solved.plan
     rows = [
         [options.site.name, one.format, list(one.ranks), one.costs.parameters, one.error, place]
@@ -186,7 +187,7 @@ def _costs(costs: Any) -> dict[str, int]:
     return {"parameters": costs.parameters, "bytes": costs.bytes, "flops": costs.flops}
 
 
-def _solved(arguments: Mapping[str, Any]) -> Any:
+def _solved(arguments: Mapping[str, Any], max_seconds: float) -> Any:
     from rankscope.compression.plan import Budget, Unit
     from rankscope.compression.planning import Restriction, check_budget, solve_table
 
@@ -197,7 +198,11 @@ def _solved(arguments: Mapping[str, Any]) -> Any:
     check_budget(budget, has_example=table.dense.flops > 0)
     restriction = Restriction(request["pinned"], tuple(request["forbidden"]))
     return solve_table(
-        table, budget, restriction=restriction, is_quick=arguments.get("is_quick", False)
+        table,
+        budget,
+        restriction=restriction,
+        is_quick=arguments.get("is_quick", False),
+        max_seconds=max_seconds,
     )
 
 
@@ -303,7 +308,7 @@ def save(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, o
     from rankscope.networks.catalogue import BUILT_IN
 
     opened = open_model(arguments["model"] or EMBEDDED)
-    solved = _solved(arguments)
+    solved = _solved(arguments, SAVE_SECONDS)
     report(Progress("opening the model", 0, 1))
     dense, example = opened.module, example_of(opened)
     compressed = carry_out(dense, solved.plan, example=example, report=report)

@@ -139,10 +139,10 @@ async function factoring(root, view, tensor, state) {
     if (view.pins.get(name)?.place === chosen.place) view.pins.delete(name);
     else view.pins.set(name, { place: chosen.place, text: `${chosen.format} ${chosen.ranks.join(", ")}` });
     view.refreshPins?.();
-    view.requestPlan?.("quick");
+    view.requestPlan?.();
     update();
   });
-  const dense = h("button", { type: "button", onclick: () => { view.pins.set(name, { place: 0, text: "dense" }); view.refreshPins?.(); view.requestPlan?.("quick"); } }, "Keep it dense");
+  const dense = h("button", { type: "button", onclick: () => { view.pins.set(name, { place: 0, text: "dense" }); view.refreshPins?.(); view.requestPlan?.(); } }, "Keep it dense");
   const plannedText = h("span", { class: "muted" });
   view.layerPlan = () => {
     const row = planned();

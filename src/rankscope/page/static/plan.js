@@ -63,48 +63,60 @@ function controls(body, view, state) {
   const how = h("p", { class: "muted small", role: "status" });
   const pins = h("ul", { class: "pins" });
   const trouble = h("p", { class: "alert", role: "alert", hidden: true });
-  const second = secondBudget(state, units, () => request("quick"));
+  const second = secondBudget(state, units, () => request());
   const formats = h("fieldset", {}, h("legend", {}, "Formats"),
     known.formats.map((name) => h("label", {}, h("input", {
       type: "checkbox", checked: true,
       onchange: (event) => {
         if (event.target.checked) state.forbidden.delete(name);
         else state.forbidden.add(name);
-        request("quick");
+        request();
       },
     }), ` ${name}`)));
 
-  let inFlight = null;
-  let next = null;
-  const exactly = debounce(REST, () => request("exact"));
+  let inFlight = false;
+  let next = false;
+  const exactly = debounce(REST, prove);
 
   view.requestBody = () => ({
     keep: state.keep, by: state.by, also: state.also,
     pinned: Object.fromEntries([...view.pins].map(([name, pin]) => [name, pin.place])), forbidden: [...state.forbidden],
   });
 
-  // One question at a time: while one is under way, only the newest waits.
-  async function request(method) {
-    if (inFlight) {
-      next = method;
-      return;
-    }
-    inFlight = true;
+  async function solve(method, isWanted) {
     const begun = performance.now();
     try {
       const plan = await ask("/plan", { ...view.requestBody(), method });
+      if (!isWanted()) return;
       trouble.hidden = true;
       show(plan, performance.now() - begun);
     } catch (error) {
+      if (!isWanted()) return;
       trouble.hidden = false;
       trouble.textContent = error.message;
     }
-    inFlight = null;
+  }
+
+  // One quick question at a time: while one is under way, only the newest waits.
+  async function request() {
+    state.number += 1;
+    if (inFlight) {
+      next = true;
+      return;
+    }
+    inFlight = true;
+    await solve("quick", () => true);
+    inFlight = false;
     if (next) {
-      const again = next;
-      next = null;
-      request(again);
-    } else if (method === "quick") exactly();
+      next = false;
+      request();
+    } else exactly();
+  }
+
+  // The proof, unless the slider moves before it is there.
+  function prove() {
+    const mine = state.number;
+    return solve("exact", () => mine === state.number);
   }
   view.requestPlan = request;
 
@@ -123,16 +135,16 @@ function controls(body, view, state) {
 
   view.refreshPins = () => {
     pins.replaceChildren(...[...view.pins].map(([name, pin]) => h("li", {}, h("code", {}, name), ` ${pin.text} `,
-      h("button", { type: "button", class: "quiet", "aria-label": `Unpin ${name}`, onclick: () => { view.pins.delete(name); view.refreshPins(); request("quick"); } }, "×"))));
+      h("button", { type: "button", class: "quiet", "aria-label": `Unpin ${name}`, onclick: () => { view.pins.delete(name); view.refreshPins(); request(); } }, "×"))));
     view.layerPlan?.();
   };
   const moved = () => {
     state.keep = Number(slider.value) / 100;
     shown.textContent = `${Number(slider.value).toFixed(1)} %`;
-    request("quick");
+    request();
   };
   slider.addEventListener("input", moved);
-  unit.addEventListener("change", () => { state.by = unit.value; request("quick"); });
+  unit.addEventListener("change", () => { state.by = unit.value; request(); });
   body.replaceChildren(
     h("div", { class: "keep-line" }, shown, unit), slider, trouble, totals, how,
     h("details", {}, h("summary", {}, "Second budget, formats"), second, formats), pins, savePart(view));
