@@ -22,8 +22,8 @@ UNCHECKED := $(patsubst %,tests/%.py,\
     $(addprefix generalize/test_,activations arora compressed_network figures layer_trace \
         measured_search rank_search spectral tracking) \
     $(addprefix rank/test_,attention_kernels attention_moments certificate_file exact_modular \
-        measuring_draws measuring_measurement network_measuring token_mixer_bounds \
-        token_mixer_certificates token_mixer_recurrence token_mixer_transformer) \
+        measuring_draws measuring_measurement message_passing network_measuring sparsification \
+        token_mixer_bounds token_mixer_certificates token_mixer_recurrence token_mixer_transformer) \
     $(addprefix robust/test_orthogonal_,convolution kernel))
 CHECKED := $(filter-out $(UNCHECKED),$(wildcard tests/rank/test_*.py tests/factorize/test_*.py \
     tests/compression/test_*.py tests/generalize/test_*.py tests/robust/test_orthogonal_*.py \

@@ -291,6 +291,9 @@ def heads_terms(sizes: AttentionSizes) -> tuple[int, ...]:
 
     Raises:
         BoundError: if the degree is not 3, or there are too many factors to sum over.
+
+    Reference:
+        ours (proved): docs/proofs.md, section 19.
     """
     if sizes.degree != 3:
         raise BoundError(

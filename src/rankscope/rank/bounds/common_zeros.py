@@ -120,6 +120,9 @@ def zeros_terms(sizes: AttentionSizes) -> tuple[int, ...]:
 
     Raises:
         BoundError: as `zeros_upper_bound`.
+
+    Reference:
+        ours (proved): docs/proofs.md, section 26.
     """
     if sizes.heads != 1 or sizes.degree != 3:
         raise BoundError(
