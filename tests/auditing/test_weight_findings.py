@@ -55,6 +55,7 @@ def test_what_can_be_built_is_compressed_and_files_alone_are_shown(tmp_path: Pat
     # Two factors hold 350 of 1200.
     assert command("") == "rankscope compress transformer --keep 0.3 --dry-run"
     assert command("my.models:build") == "rankscope compress my.models:build --keep 0.3 --dry-run"
+    assert command("digits") == "rankscope compress digits --keep 0.3 --dry-run"
     assert command("model.safetensors") == "rankscope audit model.safetensors --json"
     assert command(str(tmp_path)) == f"rankscope compress {tmp_path} --keep 0.3 --dry-run"
 

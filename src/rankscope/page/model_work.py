@@ -27,8 +27,9 @@ def audit(arguments: Mapping[str, Any], report: Report, part: Any) -> Any:
     word = arguments["model"]
     opened = open_model(word or EMBEDDED)
     opened.require_for("audit")
-    name = word or "the embedded transformer"
-    return audit_opened(opened.audited, name=name, report=report, on_row=part)
+    # Without a word the audit opens the embedded model itself, and its commands name it.
+    model = opened.audited if word else None
+    return audit_opened(model, name=word, report=report, on_row=part)
 
 
 # --- Candidates: computed once, kept in the output folder under the hash of what they depend on ---
