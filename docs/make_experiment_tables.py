@@ -44,6 +44,7 @@ PAGES = {
     "attention-forms-longer": "attention-forms.md",
     "rank-predicts-loss": "rank-predicts-loss.md",
     "rank-predicts-loss-longer": "rank-predicts-loss.md",
+    "mixer-budget": "mixer-budget.md",
     "graph-sparsification": "graph-sparsification.md",
     "feature-order": "feature-order.md",
     "cifar10-compression": "../compression.md",
