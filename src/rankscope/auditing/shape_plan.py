@@ -371,7 +371,7 @@ def plan(  # noqa: PLR0913 - the options of the command, all by name
     Example:
         >>> configuration = plan(12 * 96 * 12288**2)
         >>> configuration.depth, configuration.width
-        (80, 13461)
+        (80, 13440)
 
     Raises:
         PlanError: if the budget is too small, or no shape meets all constraints.
