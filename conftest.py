@@ -53,6 +53,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_width() -> None:
+    """Commands print as into a pipe: pytest-xdist gives its workers a width, which would wrap."""
+    os.environ.pop("COLUMNS", None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Note the processor time of a test and of its children."""
