@@ -1,6 +1,7 @@
 """The tables in the pages are those of the committed results."""
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -85,3 +86,21 @@ def test_every_experiment_has_a_line_that_says_what_is_decided() -> None:
     for name, page in tables.PAGES.items():
         assert f"| [{name}]({page}) |" in text
         assert (DOCS / "experiments" / page).is_file()
+
+
+def test_every_experiment_that_a_page_shows_declares_what_it_is_to_decide() -> None:
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("experiments/*.md")]
+    shown = {
+        name
+        for page in pages
+        for name in re.findall(r"<!-- results: (\S+) -->", page.read_text(encoding="utf-8"))
+    }
+    assert set(tables.PAGES) == shown
+    for name in shown:
+        experiment = find_experiment(name)
+        assert experiment.claims is not None, name
+        assert experiment.claims.question.endswith("?"), name
+        settings = {entry.name for entry in experiment.entries}
+        for pair in experiment.claims.pairs:
+            assert pair.first in settings, f"{name}: {pair.first}"
+            assert pair.second in settings or pair.second.startswith(":"), f"{name}: {pair.second}"

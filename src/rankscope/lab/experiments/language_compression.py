@@ -25,6 +25,7 @@ from rankscope.lab.data.scoring import (
     similarity_correlation,
 )
 from rankscope.lab.data.text_data import read_scored_pairs
+from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figures import DotFigure
 from rankscope.networks.batches import Batch, TensorData
@@ -282,11 +283,29 @@ def _entries(workload: LanguageWorkload, shares: tuple[float, ...]) -> tuple[Lan
     )
 
 
+def _claims(what: str, unit: str, shares: tuple[float, ...]) -> Claims:
+    """Against the model itself, and each step against the one without it; single runs."""
+    score = Score("score", unit, is_lower_better=False)
+    pairs = []
+    for share in shares:
+        percent = f"{100 * share:g}"
+        first, middle, last = (
+            f"{percent}-{name}" for name in ("outputs-repaired", "outputs", "weights")
+        )
+        pairs += [
+            Pair(f"{percent} % repaired against dense", first, "dense", score),
+            Pair(f"{percent} % repaired against not", first, middle, score),
+            Pair(f"{percent} % planned on outputs against on weights", middle, last, score),
+        ]
+    return Claims(f"How much of {what} is left at a share of the parameters?", tuple(pairs))
+
+
 MINILM_COMPRESSION = Experiment(
     name="minilm-compression",
     title="MiniLM: Spearman correlation x 100 on STS-B at shares of 22,713,216 parameters",
     entries=(*_entries(SentenceVectors(), (0.9, 0.75, 0.5)), FasterEntry(SentenceVectors(), 0.7)),
     needs="all-MiniLM-L6-v2, STS-B, and the extra [text]",
+    claims=_claims("MiniLM's correlation", "points", (0.9, 0.75, 0.5)),
     figure=DotFigure(("score",)),
 )
 
@@ -295,5 +314,6 @@ PRONUNCIATION_COMPRESSION = Experiment(
     title="g2p_en: words of CMUdict spoken rightly, in percent, at shares of 834,890 parameters",
     entries=_entries(Pronunciation(), (0.75, 0.5, 0.25)),
     needs="g2p_en and CMUdict",
+    claims=_claims("a recurrent network's words", "points", (0.75, 0.5, 0.25)),
     figure=DotFigure(("score",)),
 )

@@ -14,6 +14,7 @@ from rankscope.compression.training.recipe import Adam, Cosine, PiecewiseLinear,
 from rankscope.drawing.themes import LIGHT
 from rankscope.errors import ExperimentError
 from rankscope.lab.data.losses import AdversarialLoss, MarginLoss
+from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext, Value
 from rankscope.networks.batches import Normalization, TensorData
 from rankscope.networks.catalogue import BUILT_IN
@@ -185,6 +186,38 @@ def _percent(share: float) -> float:
     return round(100 * share, 2)
 
 
+# What the rows are to decide.
+
+
+def compared(subject: str, first: str, second: str, column: str) -> Pair:
+    """Two networks by one of their accuracies."""
+    return Pair(
+        f"{column}: {subject}", first, second, Score(column, "points", is_lower_better=False)
+    )
+
+
+def in_order(rows: Sequence[Row]) -> tuple[Statement, ...]:
+    """In how many runs no certified sample was broken, and attacks only lost samples."""
+    runs = [row for row in rows if isinstance(row.get("attacked"), list)]
+    held = sum(
+        all(
+            proved <= left <= float(str(row["clean"]))
+            for proved, left in zip(
+                _listed(row, "certified"), _listed(row, "attacked"), strict=True
+            )
+        )
+        for row in runs
+    )
+    subject = "Certified <= attacked <= clean at every radius"
+    return (Statement(subject, Verdict.FACT, f"in {held} of {len(runs)} runs"),)
+
+
+def _listed(row: Row, name: str) -> list[float]:
+    values = row[name]
+    assert isinstance(values, list), "rows of LipschitzEntry hold lists"
+    return values
+
+
 # Accuracy over the radius, after an attack and certified; one panel for each network.
 
 
@@ -218,11 +251,8 @@ def draw_accuracies(rows: Sequence[Row]) -> Any:
 
 
 def _draw_row(panel: Any, row: Row) -> None:
-    radii, attacked, certified = (row[name] for name in ("radii", "attacked", "certified"))
-    assert isinstance(radii, list), "rows of LipschitzEntry hold lists"
-    assert isinstance(attacked, list), "rows of LipschitzEntry hold lists"
-    assert isinstance(certified, list), "rows of LipschitzEntry hold lists"
-    places = [0.0, *radii]
+    attacked, certified = _listed(row, "attacked"), _listed(row, "certified")
+    places = [0.0, *_listed(row, "radii")]
     panel.plot(places, [row["clean"], *attacked], color=_ATTACKED, label="after the attack")
     panel.plot(places, [row["clean"], *certified], color=_PROVED, label="certified")
 
@@ -275,6 +305,45 @@ LIPSCHITZ_DIGITS = Experiment(
         "the Lipschitz bound of the trained weights certifies."
     ),
     seeds=3,
+    claims=Claims(
+        "Can a network that keeps norms be proved robust without losing accuracy?",
+        (
+            compared(
+                "keeping norms against the usual network",
+                "lip-convnet-6",
+                "usual",
+                "certified 36/255",
+            ),
+            compared("keeping norms against the usual network", "lip-convnet-6", "usual", "clean"),
+            compared(
+                "keeping norms against the usual network",
+                "lip-convnet-6",
+                "usual",
+                "attacked 36/255",
+            ),
+            compared(
+                "keeping norms against adversarial training",
+                "lip-convnet-6",
+                "usual-adversarial",
+                "attacked 36/255",
+            ),
+            *(
+                compared(
+                    "a margin of 1 against one of 1/2",
+                    "lip-convnet-6-margin-1",
+                    "lip-convnet-6",
+                    column,
+                )
+                for column in ("clean", "certified 36/255", "certified 108/255")
+            ),
+            *(
+                compared("adversarial training against none", "usual-adversarial", "usual", column)
+                for column in ("clean", "attacked 72/255", "certified 36/255")
+            ),
+        ),
+        facts=in_order,
+        stopping="Three seeds of every network, whatever they say.",
+    ),
     figure=draw_accuracies,
 )
 
@@ -415,6 +484,51 @@ LIPSCHITZ_CIFAR10 = Experiment(
         "deviations, as the source did; the others only subtract means."
     ),
     seeds=3,
+    claims=Claims(
+        "What does a protocol that divides pixels by their deviations cost in certificates?",
+        (
+            *(
+                compared(
+                    "divided by deviations against not",
+                    "resnet9-8-longer-scaled",
+                    "resnet9-8-longer",
+                    column,
+                )
+                for column in (
+                    "certified 36/255",
+                    "certified 72/255",
+                    "clean",
+                    "attacked 36/255",
+                    "attacked 108/255",
+                )
+            ),
+            compared("ten times as many images", "resnet9-8-longer", "resnet9-8", "clean"),
+            *(
+                compared(
+                    f"{deep} layers against {DEPTHS[0]}",
+                    f"wide-resnet-{deep}-1-scaled",
+                    f"wide-resnet-{DEPTHS[0]}-1-scaled",
+                    "clean",
+                )
+                for deep in DEPTHS[1:]
+            ),
+            compared(
+                "keeping norms against the usual network", "resnet9-8-scaled", "usual", "clean"
+            ),
+            *(
+                Pair(
+                    f"{column}: {network} against the published, larger network",
+                    network,
+                    f":published {column.split()[0]}",
+                    Score(column, "points", is_lower_better=False),
+                )
+                for network in ("resnet9-8-longer-scaled", "wide-resnet-22-1-scaled")
+                for column in ("clean", "attacked 36/255")
+            ),
+        ),
+        facts=in_order,
+        stopping="Three seeds of every network, whatever they say.",
+    ),
     figure=draw_accuracies,
 )
 
@@ -456,6 +570,15 @@ LIPSCHITZ_CIFAR10_LONGER = Experiment(
         f"On the first {NUM_SAMPLES} test images: clean accuracy, accuracy after PGD (10 steps of "
         "a quarter of the radius, one start), and the share that the Lipschitz bound of the "
         "trained weights certifies. Pixels are in 0..1, only their means are subtracted."
+    ),
+    claims=Claims(
+        "How accurate and how provably robust is a norm-preserving network after hours?",
+        scores=tuple(
+            Score(column, "percent", is_lower_better=False)
+            for column in ("clean", "certified 36/255")
+        ),
+        facts=in_order,
+        stopping=f"{HOURS_OF_SAMPLES:,} images of each network.",
     ),
     figure=draw_accuracies,
 )

@@ -24,6 +24,7 @@ from torch.nn import functional
 
 from rankscope.errors import MissingExtraError
 from rankscope.factorize.frequency_blocks import Torus, frequency_blocks
+from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.progress import Progress
 from rankscope.robust.norm_preserving import MaxMin
@@ -422,6 +423,32 @@ class OrthogonalityEntry(Entry):
         return torch.randn(count, self.size.channels, self.size.image, self.size.image)
 
 
+_KEPT = 1e-5  # of a norm, beyond what float32 rounds
+
+
+def _kept(rows: Sequence[Row]) -> tuple[Statement, ...]:
+    """Which layers keep every norm, and what is left of a gradient behind many of them."""
+    furthest = {
+        str(row["setting"]): value
+        for row in rows
+        if isinstance(value := row.get("furthest from 1"), float)
+    }
+    kept = [name for name, value in furthest.items() if value <= _KEPT]
+    lost = [f"{name} ({value:.2g})" for name, value in furthest.items() if value > _KEPT]
+    columns = [name for row in rows for name in row if name.startswith("gradient after")]
+    column = max(columns, key=lambda name: int(name.split()[-1]), default="")
+    behind = [
+        f"{row['setting']} {value:.2g}"
+        for row in rows
+        if isinstance(value := row.get(column), int | float)
+    ]
+    return (
+        Statement(f"Every norm kept to {_KEPT:g}", Verdict.FACT, ", ".join(kept) or "by none"),
+        Statement("Not kept, by at most", Verdict.FACT, ", ".join(lost) or "none"),
+        Statement(f"Share of its norm, {column} layers", Verdict.FACT, ", ".join(behind)),
+    )
+
+
 _BEFORE_OVERFLOW = (5, 10, 20)  # a layer that stretches 14-fold leaves float32 after that
 _SMALL = LayerSize(channels=16, image=8)
 
@@ -450,5 +477,6 @@ ORTHOGONALITY = Experiment(
         "of ours in float64 (orthogonium builds AOC in float32 only), and 3 of ours and of AOC "
         "after 1000 steps of Adam at 0.01."
     ),
+    claims=Claims("Which orthogonal convolutions keep norms, and gradients?", facts=_kept),
     figure=draw_gradients,
 )
