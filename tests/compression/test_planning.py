@@ -9,14 +9,9 @@ import torch
 from torch import nn
 
 from rankscope.compression.applying import with_replaced
+from rankscope.compression.choosing import allowance, replace_part
 from rankscope.compression.plan import Budget, Costs, Plan, Unit
-from rankscope.compression.planning import (
-    Tolerance,
-    allowance,
-    plan_compression,
-    replace_part,
-    state_bytes,
-)
+from rankscope.compression.planning import Tolerance, plan_compression, state_bytes
 from rankscope.compression.scores import ErrorNorm, Scoring
 from rankscope.errors import CompressionError
 from rankscope.factorize.formats.catalogue import FORMATS

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.compression.solver import Option, choose, choose_greedily, lower_hull, pareto_front
+from rankscope.compression.solver import (
+    GreedyLadder,
+    Option,
+    choose,
+    choose_greedily,
+    lower_hull,
+    pareto_front,
+)
 
 options = st.lists(
     st.builds(Option, st.integers(0, 30), st.integers(0, 1000).map(lambda n: n / 64)),
@@ -47,6 +54,41 @@ def test_greedy_keeps_the_budget_and_is_never_better(lists: list[list[Option]], 
     assert cost <= budget
     assert choice is not None
     assert choice.score <= score
+
+
+@settings(deadline=None, max_examples=50)
+@given(lists=lists_of_options, budgets=st.lists(st.integers(0, 60), min_size=1, max_size=6))
+def test_a_ladder_takes_the_best_gain_that_fits_and_bounds_every_choice(
+    lists: list[list[Option]], budgets: list[int]
+) -> None:
+    ladder = GreedyLadder(lists)
+    hulls = [lower_hull(choices) for choices in lists]
+    for spare in budgets:
+        left, steps, closed = spare, [0] * len(lists), set[int]()
+        while True:
+            gains = {
+                which: (
+                    (lists[which][hull[step]].score - lists[which][hull[step + 1]].score)
+                    / (lists[which][hull[step + 1]].cost - lists[which][hull[step]].cost)
+                )
+                for which, (hull, step) in enumerate(zip(hulls, steps, strict=True))
+                if which not in closed and step + 1 < len(hull)
+            }
+            if not gains:
+                break
+            which = max(gains, key=lambda each: gains[each])  # of equals the first
+            hull, step = hulls[which], steps[which]
+            price = lists[which][hull[step + 1]].cost - lists[which][hull[step]].cost
+            if price > left:
+                closed.add(which)
+            else:
+                left -= price
+                steps[which] += 1
+        picks = ladder.picks(ladder.cheapest + spare)
+        assert picks == [hull[step] for hull, step in zip(hulls, steps, strict=True)]
+        best = choose(lists, ladder.cheapest + spare)
+        assert best is not None
+        assert ladder.lower_bound(ladder.cheapest + spare) <= best.score + 1e-9
 
 
 @settings(deadline=None, max_examples=50)

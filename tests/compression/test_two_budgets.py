@@ -8,13 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from rankscope.compression.choosing import RELATIVE_GAP, SecondBudget, choose_within_both
 from rankscope.compression.plan import Budget, Unit
-from rankscope.compression.planning import (
-    RELATIVE_GAP,
-    SecondBudget,
-    choose_within_both,
-    plan_compression,
-)
+from rankscope.compression.planning import plan_compression
 from rankscope.compression.solver import Option
 from rankscope.errors import CompressionError
 

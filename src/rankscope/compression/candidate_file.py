@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from rankscope.compression.candidates import SiteCandidates
+from rankscope.compression.choosing import CandidateTable
 from rankscope.compression.plan import Candidate, Costs
-from rankscope.compression.planning import CandidateTable
 from rankscope.compression.sites import Site, Uncompressed
 from rankscope.errors import ModelFileError
 from rankscope.factorize.formats.format import Window

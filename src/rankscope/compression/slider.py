@@ -6,14 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from rankscope.compression.choosing import check_budget, solve_table
 from rankscope.compression.plan import Budget, Plan
-from rankscope.compression.planning import (
-    DEFAULT_FORMATS,
-    PlanSettings,
-    check_budget,
-    list_candidates,
-    solve_table,
-)
+from rankscope.compression.planning import DEFAULT_FORMATS, PlanSettings, list_candidates
 from rankscope.compression.scores import Weights
 from rankscope.errors import CompressionError
 from rankscope.extras import package

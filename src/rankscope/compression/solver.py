@@ -12,11 +12,11 @@ import os
 import sys
 import tempfile
 import time
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -65,49 +65,77 @@ def lower_hull(options: Sequence[Option]) -> list[int]:
     return hull
 
 
-def choose_greedily(lists: Sequence[Sequence[Option]], budget: int) -> list[int]:
-    """The position picked in each list; the cheapest of all must fit the budget."""
-    hulls = [lower_hull(options) for options in lists]
-    steps = [0] * len(hulls)
-    left = budget - sum(options[hull[0]].cost for options, hull in zip(lists, hulls, strict=True))
-    waiting = [
-        (-_gain(lists[which], hull[0], hull[1]), which)
-        for which, hull in enumerate(hulls)
-        if len(hull) > 1
-    ]
-    heapify(waiting)
-    while waiting:
-        _, which = heappop(waiting)
-        options, hull, step = lists[which], hulls[which], steps[which]
-        price = options[hull[step + 1]].cost - options[hull[step]].cost
-        if price > left:
-            continue  # dearer steps of this list will not fit either
-        left -= price
-        steps[which] += 1
-        if step + 2 < len(hull):
-            heappush(waiting, (-_gain(options, hull[step + 1], hull[step + 2]), which))
-    return [hull[step] for hull, step in zip(hulls, steps, strict=True)]
+class GreedyLadder:
+    """Greedy choices for any budget: the order of all steps is computed once.
 
-
-def relaxed_price(lists: Sequence[Sequence[Option]], budget: int) -> float:
-    """What one unit of the budget is worth where the relaxed problem ends; 0 if it has room left.
+    From the cheapest options on, the step with the best gain for its price is taken as long as it
+    fits; steps of one list come in their order, since they lie on its convex hull.
 
     Example:
-        >>> relaxed_price([[Option(0, 6.0), Option(2, 0.0)], [Option(0, 2.0), Option(1, 0.0)]], 1)
-        3.0
+        >>> lists = [[Option(0, 6.0), Option(2, 0.0)], [Option(0, 2.0), Option(1, 0.0)]]
+        >>> ladder = GreedyLadder(lists)
+        >>> ladder.cheapest, ladder.picks(1), ladder.picks(2), ladder.lower_bound(1)
+        (0, [0, 1], [1, 0], 5.0)
     """
-    left, steps = budget, []
-    for options in lists:
-        hull = lower_hull(options)
-        left -= options[hull[0]].cost
-        for cheap, good in pairwise(hull):
-            price = options[good].cost - options[cheap].cost
-            steps.append((_gain(options, cheap, good), price))
-    for gain, price in sorted(steps, reverse=True):
-        left -= price
-        if left < 0:
-            return gain
-    return 0.0
+
+    def __init__(self, lists: Sequence[Sequence[Option]]) -> None:
+        self._lists = lists
+        self._hulls = [lower_hull(options) for options in lists]
+        first = [options[hull[0]] for options, hull in zip(lists, self._hulls, strict=True)]
+        self.cheapest = sum(option.cost for option in first)
+        worst = math.fsum(option.score for option in first)
+        steps = [
+            (_gain(options, cheap, good), which, options[good].cost - options[cheap].cost)
+            for which, (options, hull) in enumerate(zip(lists, self._hulls, strict=True))
+            for cheap, good in pairwise(hull)
+        ]
+        steps.sort(key=lambda step: (-step[0], step[1]))
+        self._gains = [gain for gain, _, _ in steps]
+        self._owners = np.array([which for _, which, _ in steps], dtype=np.int64)
+        self._prices = [price for _, _, price in steps]
+        # Whole numbers of any size: costs in the smallest units may not fit into 64 bits.
+        self._spent = list(accumulate(self._prices, initial=0))
+        gained = [-gain * price for gain, _, price in steps]
+        self._scores = list(accumulate(gained, initial=worst))
+
+    def picks(self, budget: int) -> list[int]:
+        """The position picked in each list; the budget must hold the cheapest of all."""
+        left = budget - self.cheapest
+        taken = bisect(self._spent, left) - 1
+        counts = np.bincount(self._owners[:taken], minlength=len(self._lists)).tolist()
+        left -= self._spent[taken]
+        full: set[int] = set()
+        for which, price in zip(self._owners[taken:].tolist(), self._prices[taken:], strict=True):
+            if which in full:
+                continue
+            if price > left:
+                full.add(which)  # dearer steps of this list will not fit either
+                continue
+            left -= price
+            counts[which] += 1
+        return [hull[count] for hull, count in zip(self._hulls, counts, strict=True)]
+
+    def lower_bound(self, budget: int) -> float:
+        """No choice within the budget has a smaller total score: that of the relaxed problem."""
+        left = budget - self.cheapest
+        taken = bisect(self._spent, left) - 1
+        return self._scores[taken] - self.price(budget) * (left - self._spent[taken])
+
+    def price(self, budget: int) -> float:
+        """What one unit of the budget is worth where the relaxed problem ends; 0 if some is left.
+
+        Example:
+            >>> lists = [[Option(0, 6.0), Option(2, 0.0)], [Option(0, 2.0), Option(1, 0.0)]]
+            >>> GreedyLadder(lists).price(1), GreedyLadder(lists).price(3)
+            (3.0, 0.0)
+        """
+        taken = bisect(self._spent, budget - self.cheapest) - 1
+        return self._gains[taken] if taken < len(self._gains) else 0.0
+
+
+def choose_greedily(lists: Sequence[Sequence[Option]], budget: int) -> list[int]:
+    """The position picked in each list; the cheapest of all must fit the budget."""
+    return GreedyLadder(lists).picks(budget)
 
 
 def _gain(options: Sequence[Option], cheap: int, good: int) -> float:
@@ -200,8 +228,9 @@ def choose(
         return None
     if not lists:
         return Choice((), 0, 0.0, 0.0)
-    greedy = choose_greedily(lists, budget)
-    bound, kept = _core(lists, budget, _total(lists, greedy)[1])
+    ladder = GreedyLadder(lists)
+    greedy = ladder.picks(budget)
+    bound, kept = _core(lists, budget, ladder.price(budget), _total(lists, greedy)[1])
     reduced = [
         [options[n] for n in positions] for options, positions in zip(lists, kept, strict=True)
     ]
@@ -217,7 +246,7 @@ def choose(
 
 
 def _core(
-    lists: Sequence[Sequence[Option]], budget: int, known: float
+    lists: Sequence[Sequence[Option]], budget: int, price: float, known: float
 ) -> tuple[float, list[list[int]]]:
     r"""A lower bound of the best score, and the options that a better choice may still contain.
 
@@ -228,7 +257,6 @@ def _core(
     and one that contains the option ij at least as much more as ij is above its list's minimum.
     What would so end above a known score is dropped; for the best λ that is nearly everything.
     """
-    price = relaxed_price(lists, budget)
     priced = [[option.score + price * option.cost for option in options] for options in lists]
     bound = math.fsum(map(min, priced)) - price * budget
     # Rounding must not drop the best.

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
+from threading import Lock
 
 import numpy as np
 from matplotlib.cbook import is_math_text
@@ -28,6 +29,7 @@ from rankscope.drawing.scene import Box, Command, Label, Outline, union
 from rankscope.errors import DiagramError, MissingExtraError, printable
 
 DIGITS = "0123456789"
+MOST_LAYOUTS = 16384  # that are kept
 DIGIT_FONTS = (r"\mathrm", r"\mathbf", r"\mathit")
 # Only commands that never measure what stands beside or inside them.
 _SAFE = re.compile(
@@ -74,7 +76,8 @@ class Typesetter:
         self._engine = TextToPath()
         self._paths: dict[str, Path] = {}
         self._glyphs: dict[str, Outline] = {}
-        self._patterns: dict[str, Layout] = {}
+        self._layouts: dict[str, Layout] = {}
+        self._parsing = Lock()  # mathtext is not made for several threads
         self._digits: dict[str, str] = {}
 
     def typeset(self, text: str, size: float) -> Outline:
@@ -102,16 +105,13 @@ class Typesetter:
     def layout(self, text: str) -> Layout:
         """Where the glyphs of a label stand; numbers of safe labels are swapped in."""
         if not is_swappable(text):
-            return self.parse(text)
-        pattern = re.sub("[0-9]", "0", text)
-        if pattern not in self._patterns:
-            self._patterns[pattern] = self.parse(pattern)
-        layout = self._patterns[pattern]
+            return self._parsed(text)
+        layout = self._parsed(re.sub("[0-9]", "0", text))
         wanted = [character for character in text if character in DIGITS]
         zeros = [placed for placed in layout.glyphs if self._is_zero(placed.glyph)]
         if len(zeros) != len(wanted):
             # A font without zeros of its own drew them as something else.
-            return self.parse(text)
+            return self._parsed(text)
         digits = iter(wanted)
         glyphs = tuple(
             Placed(self._digits[placed.glyph + next(digits)], placed.x, placed.y, placed.scale)
@@ -121,10 +121,18 @@ class Typesetter:
         )
         return Layout(glyphs, layout.rules)
 
+    def _parsed(self, text: str) -> Layout:
+        if text not in self._layouts:
+            if len(self._layouts) >= MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[text] = self.parse(text)
+        return self._layouts[text]
+
     def parse(self, text: str) -> Layout:
         """Let mathtext set a label."""
         # The full stop stands on the baseline, which mathtext does not tell otherwise.
-        glyphs, paths, rectangles = self._engine.get_glyphs_mathtext(self._font, text + ".")
+        with self._parsing:
+            glyphs, paths, rectangles = self._engine.get_glyphs_mathtext(self._font, text + ".")
         for name, (vertices, codes) in paths.items():
             self._paths.setdefault(name, Path(vertices, codes))
         *others, (_, _, baseline, _) = glyphs

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
+from string import ascii_letters
 from typing import Any
 
 from rankscope.diagrams.contraction import plan_contraction
@@ -14,6 +16,7 @@ from rankscope.diagrams.cost import cost
 from rankscope.diagrams.describing import describe, wire_kind
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.editing import (
+    EMPTY,
     AddLeg,
     AddTensor,
     Clear,
@@ -136,12 +139,23 @@ class Workspace:
     def __init__(self, session: Session) -> None:
         self.lock = threading.Lock()
         self.state = State()
+        # While a reader looks at the templates: what the first picture needs takes a second.
+        threading.Thread(target=_prepare_labels, daemon=True).start()
 
     def change(self, history: History) -> dict[str, object]:
         """Draw a state and, only if that works, take it; the lock is held."""
         view, placement = drawn(history, self.state)
         self.state = State(history, placement, self.state.compared)
         return view
+
+
+def _prepare_labels() -> None:
+    """Load what draws, and set the letters that new tensors and wires are called by."""
+    from rankscope.drawing.layout.choosing import lay_out
+    from rankscope.drawing.layout.placement import NO_HINTS, View
+
+    chain = ",".join(map("".join, pairwise(ascii_letters)))
+    lay_out(UseEinsum(f"{chain}->").apply(EMPTY).diagram, NO_HINTS, View(show_sizes=True))
 
 
 def workspace(session: Session) -> Workspace:

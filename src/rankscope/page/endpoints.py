@@ -1,8 +1,9 @@
 """What the page may ask of the server: one table gives routes, checks of requests, and OpenAPI.
 
 A view is a module with a tuple `ENDPOINTS`; `server.VIEWS` lists the views. A handler takes the
-session and the body of the request, read by the endpoint's `Reader`, and returns plain data, or a
-`Download`. It runs in a thread; what takes longer than a moment goes to `session.jobs`.
+session and the body of the request, read by the endpoint's `Reader`, and returns plain data (as
+JSON already, if it is kept so), or a `Download`. It runs in a thread; what takes longer than a
+moment goes to `session.jobs`.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +56,7 @@ class Endpoint:
 
     path: str
     summary: str
-    handler: "Callable[[Session, Body], Mapping[str, object] | Download]"
+    handler: "Callable[[Session, Body], Mapping[str, object] | bytes | Download]"
     body: Object | None = None
 
     @property

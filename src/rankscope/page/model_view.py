@@ -1,5 +1,6 @@
 """The model view: verdict and ranks at once, weights as they are read, a plan under a slider."""
 
+import json
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rankscope.auditing.findings import shape_findings
 from rankscope.auditing.sources import OpenedModel
 from rankscope.auditing.tensors import TensorRow, layer_of, part_of
 from rankscope.errors import RankscopeError, RequestError
+from rankscope.page.answers import Answers
 from rankscope.page.endpoints import Body, Download, Endpoint
 from rankscope.page.jobs import Job, State, Task
 from rankscope.page.model_data import overview, tensor_data
@@ -32,6 +34,7 @@ from rankscope.strict_json import (
 WORK = "rankscope.page.model_work"
 SAVING = "saving"
 SECONDS = 120.0  # that a request waits for a quick job, a worker that has to start included
+MOST_PLANS = 1000  # that are kept: more than a slider has places
 ENDINGS = {".svg": "image/svg+xml", ".pdf": "application/pdf", ".tikz": "text/plain"}
 
 
@@ -43,6 +46,7 @@ class ModelState:
         self._lock = threading.Lock()
         self.problems: dict[str, str] = {}
         self.candidates: dict[str, Any] | None = None
+        self.plans: Answers[bytes] = Answers(MOST_PLANS)
         self.is_complete = False
         self.audit = self._sketch()
         self._rows = {row.name: row for row in self.audit.tensors}
@@ -236,17 +240,17 @@ def quick(
     return job.result
 
 
-def solve_plan(session: Session, body: Body) -> Mapping[str, object]:
+def solve_plan(session: Session, body: Body) -> bytes:
     """A plan for a budget."""
-    path = session.state(ModelState).table
+    state = session.state(ModelState)
+    path = state.table
     request = {key: body[key] for key in REQUEST.parts}
     is_quick = body["method"] == "quick"
     # A proof may take seconds, which the slider does not wait for.
     lane = "plan" if is_quick else "exact"
-    solved: dict[str, object] = quick(
-        session, "solve", lane, {"path": path, "request": request, "is_quick": is_quick}
-    )
-    return {**solved, "method": body["method"]}
+    arguments = {"path": path, "request": request, "is_quick": is_quick}
+    key = json.dumps(arguments, sort_keys=True)
+    return state.plans.get(key, lambda: quick(session, "solve", lane, arguments))
 
 
 def show_site(session: Session, body: Body) -> Mapping[str, object]:

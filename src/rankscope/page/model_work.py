@@ -135,10 +135,15 @@ def _readable_table(path: Path) -> bool:
 
 
 @lru_cache(maxsize=2)
-def _table(path: str) -> Any:
+def _solver(path: str) -> Any:
     from rankscope.compression.candidate_file import read_table
+    from rankscope.compression.choosing import TableSolver
 
-    return read_table(Path(path))
+    return TableSolver(read_table(Path(path)))
+
+
+def _table(path: str) -> Any:
+    return _solver(path).table
 
 
 def _summary(path: str) -> dict[str, object]:
@@ -162,26 +167,31 @@ def _summary(path: str) -> dict[str, object]:
 # --- A plan for the slider ------------------------------------------------------------------------
 
 
-def solve(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
-    """The plan for a budget, in plain data: totals, and a row for every site."""
+def solve(arguments: Mapping[str, Any], report: Report, part: Any) -> bytes:
+    """The plan for a budget, as JSON: totals, and a row for every site."""
+    from rankscope.page.shell import encoded
+
     table = _table(arguments["path"])
     solved = _solved(arguments, REST_SECONDS)
-    plan = solved.plan
     rows = [
-        [options.site.name, one.format, list(one.ranks), one.costs.parameters, one.error, place]
-        for options, place in zip(table.site_candidates, solved.picks, strict=True)
-        for one in [options.candidates[place]]
+        [options.site.name, one.format, one.ranks, one.costs.parameters, one.error, place]
+        for options, place, one in zip(
+            table.site_candidates, solved.picks, solved.candidates, strict=True
+        )
     ]
     mean_square = solved.score / max(1, len(solved.picks))
-    return {
-        "dense": _costs(plan.dense),
-        "kept": _costs(plan.kept),
-        "score": solved.score,
-        "error": mean_square**0.5,
-        "gap": solved.gap,
-        "is_proved": solved.gap == 0,
-        "rows": rows,
-    }
+    return encoded(
+        {
+            "dense": _costs(table.dense),
+            "kept": _costs(solved.kept),
+            "score": solved.score,
+            "error": mean_square**0.5,
+            "gap": solved.gap,
+            "is_proved": solved.gap == 0,
+            "method": "quick" if arguments["is_quick"] else "exact",
+            "rows": rows,
+        }
+    )
 
 
 def _costs(costs: Any) -> dict[str, int]:
@@ -189,17 +199,16 @@ def _costs(costs: Any) -> dict[str, int]:
 
 
 def _solved(arguments: Mapping[str, Any], max_seconds: float) -> Any:
+    from rankscope.compression.choosing import Restriction, check_budget
     from rankscope.compression.plan import Budget, Unit
-    from rankscope.compression.planning import Restriction, check_budget, solve_table
 
-    table, request = _table(arguments["path"]), arguments["request"]
+    solver, request = _solver(arguments["path"]), arguments["request"]
     also = request["also"]
     second = None if also is None else Budget(also["keep"], Unit(also["by"]))
     budget = Budget(request["keep"], Unit(request["by"]), second)
-    check_budget(budget, has_example=table.dense.flops > 0)
+    check_budget(budget, has_example=solver.table.dense.flops > 0)
     restriction = Restriction(request["pinned"], tuple(request["forbidden"]))
-    return solve_table(
-        table,
+    return solver.solve(
         budget,
         restriction=restriction,
         is_quick=arguments.get("is_quick", False),

@@ -1,7 +1,6 @@
 """The server of `rankscope open`: one page, its files, and the endpoints of its views."""
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from rankscope.page import diagram_view, job_view, model_view, split_view
 from rankscope.page.endpoints import Download, Endpoint, openapi
 from rankscope.page.security import Guard, TooLargeError
 from rankscope.page.session import Session
-from rankscope.page.shell import STATIC, finite, page_html, stylesheet
+from rankscope.page.shell import STATIC, encoded, page_html, stylesheet
 from rankscope.strict_json import parse_document, read_as
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _events(session: Session) -> "Callable[..., Any]":
         while True:
             events, number = session.events.after(number)
             if events:
-                yield b"".join(_dumped(event) + b"\n" for event in events)
+                yield b"".join(encoded(event) + b"\n" for event in events)
             elif quiet >= HEARTBEAT:
                 yield b"\n"
             quiet = 0.0 if events or quiet >= HEARTBEAT else quiet + POLL
@@ -149,15 +148,11 @@ async def _body(request: "Request", endpoint: Endpoint) -> Mapping[str, Any]:
     return read_as(endpoint.body, document, who="The request", error=RequestError)
 
 
-def _json(document: Mapping[str, object], status: int = 200) -> "Response":
+def _json(document: Mapping[str, object] | bytes, status: int = 200) -> "Response":
     from starlette.responses import Response
 
-    return Response(_dumped(document), status, media_type="application/json")
-
-
-def _dumped(document: object) -> bytes:
-    """JSON in ASCII, so that names which are no text are written too; what is no number is null."""
-    return json.dumps(finite(document), separators=(",", ":"), allow_nan=False).encode()
+    content = document if isinstance(document, bytes) else encoded(document)
+    return Response(content, status, media_type="application/json")
 
 
 async def _plain_error(request: "Request", error: Any) -> "Response":

@@ -1,5 +1,6 @@
 """The page itself: one template, one style sheet, and the modules in `static/`."""
 
+import json
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -63,9 +64,14 @@ def finite(value: object) -> object:
     match value:
         case float():
             return value if math.isfinite(value) else None
-        case Mapping():
-            return {key: finite(entry) for key, entry in value.items()}
         case list() | tuple():
             return [finite(entry) for entry in value]
+        case Mapping():
+            return {key: finite(entry) for key, entry in value.items()}
         case _:
             return value
+
+
+def encoded(document: object) -> bytes:
+    """JSON in ASCII, so that names which are no text are written too; what is no number is null."""
+    return json.dumps(finite(document), separators=(",", ":"), allow_nan=False).encode()

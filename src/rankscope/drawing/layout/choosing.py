@@ -272,19 +272,31 @@ def place(diagram: Diagram, hints: Hints = NO_HINTS, view: View = PLAIN_VIEW) ->
 
 
 def _place_part(wiring: Wiring, legs: Mapping[str, Side], view: View) -> Placement:
-    best: tuple[float, Placement] | None = None
+    found: list[tuple[float, Placement]] = []
     for candidate in _candidates(wiring, legs, view):
         if is_crowded(wiring) or _tangle(wiring.diagram) > MOST_TANGLED:
             return candidate  # a plain layout: comparing several would take minutes
         detours = _detours(wiring, candidate)
         if detours == 0.0:
             return candidate
-        scene = render(wiring.diagram, candidate, view)
-        penalty = detours + FAULT_PENALTY * len(lint(scene)) + CROSSED * crossings(scene)
-        if best is None or penalty < best[0]:
-            best = (penalty, candidate)
-    assert best is not None
-    return best[1]
+        found.append((detours, candidate))
+    return _best(wiring.diagram, found, view)
+
+
+def _best(diagram: Diagram, found: list[tuple[float, Placement]], view: View) -> Placement:
+    """The least penalty, of equals the first; what has more detours than that is not drawn."""
+    least, chosen = math.inf, 0
+    for place in sorted(range(len(found)), key=lambda place: found[place][0]):
+        detours, candidate = found[place]
+        if detours > least:
+            break
+        scene = render(diagram, candidate, view)
+        penalty = detours + CROSSED * crossings(scene)
+        if penalty <= least:
+            penalty += FAULT_PENALTY * len(lint(scene))
+        if (penalty, place) < (least, chosen):
+            least, chosen = penalty, place
+    return found[chosen][1]
 
 
 def _tangle(diagram: Diagram) -> int:
@@ -338,10 +350,11 @@ def _row_candidates(
     dot_sides: dict[Dot, Side] = {}
     best = place_rows(wiring, rows, view, legs, dot_sides)
     yield best
-    cost = _detours(wiring, best)
-    moves = [move for _ in range(MAX_SWEEPS) for move in _moves(wiring)]
     crowding = max(1.0, len(wiring.segments) / USUAL_WIRES)
-    for move in moves[: int(MAX_MOVES / crowding**3)]:
+    moves = [move for _ in range(MAX_SWEEPS) for move in _moves(wiring)]
+    moves = moves[: int(MAX_MOVES / crowding**3)]
+    cost = _detours(wiring, best) if moves else 0.0
+    for move in moves:
         if cost <= GOOD_ENOUGH:
             break
         moved = {**dot_sides, **move}

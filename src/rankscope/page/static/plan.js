@@ -113,10 +113,14 @@ function controls(body, view, state) {
     } else exactly();
   }
 
-  // The proof, unless the slider moves before it is there.
-  function prove() {
+  // The proof, unless the slider moves before it is there; one at a time.
+  let isProving = false;
+  async function prove() {
+    if (isProving) return exactly();
+    isProving = true;
     const mine = state.number;
-    return solve("exact", () => mine === state.number);
+    await solve("exact", () => mine === state.number);
+    isProving = false;
   }
   view.requestPlan = request;
 
@@ -125,9 +129,7 @@ function controls(body, view, state) {
     const byName = new Map(rows.map((row) => [row.name, row]));
     view.plan = { ...plan, rows, of: (tensor) => byName.get(siteOf(view, tensor)) ?? null };
     totals.replaceChildren(...totalRows(plan, view));
-    how.textContent = plan.method === "exact"
-      ? (plan.is_proved ? `Exact: no other choice from these candidates has a smaller error. ${milliseconds.toFixed(0)} ms` : `Best found; at most ${number(plan.gap)} above the best. ${milliseconds.toFixed(0)} ms`)
-      : `While it moves: the best gain for its price, not proved. ${milliseconds.toFixed(0)} ms`;
+    how.textContent = `${howGood(plan)} ${milliseconds.toFixed(0)} ms`;
     view.heat.allowPlan();
     view.layerPlan?.();
     if (plan.method === "exact") say(`Plan for ${(100 * state.keep).toFixed(1)} percent: error ${number(plan.error)}`);
@@ -150,6 +152,12 @@ function controls(body, view, state) {
     h("details", {}, h("summary", {}, "Second budget, formats"), second, formats), pins, savePart(view));
   view.refreshPins();
   moved();
+}
+
+function howGood(plan) {
+  if (plan.is_proved) return "Exact: no other choice from these candidates has a smaller error.";
+  const above = plan.gap === null ? "not proved" : `at most ${(100 * plan.gap / (plan.score || 1)).toPrecision(2)} % above the best`;
+  return plan.method === "exact" ? `The best that was found, ${above}.` : `While it moves: the best gain for its price, ${above}.`;
 }
 
 function secondBudget(state, units, changed) {
