@@ -168,7 +168,7 @@ def _diagrams(client: _Client) -> Iterator[dict[str, object]]:
     client.ask("/diagrams")
     time.sleep(3)  # as long as a reader looks at the templates
     for count in (12, 60):
-        first = [_edit(client, {"do": "einsum", "text": irregular(count, s)}) for s in range(5)]
+        first = [_edit(client, {"do": "einsum", "text": irregular(count, s)}) for s in range(20)]
         yield {"case": f"irregular diagram of {count} tensors, drawn first", **_spread(first)}
         moves = [_edit(client, {"do": "size", "name": "a", "size": size}) for size in range(2, 42)]
         yield {"case": f"irregular diagram of {count} tensors, size slider", **_spread(moves)}

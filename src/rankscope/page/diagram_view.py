@@ -202,9 +202,12 @@ def _picture(document: Document, before: State) -> tuple[str, Any]:
     view = View(show_sizes=True)
     hints = Hints(positions=document.positions)
     old = before.placement
-    known = sum(old is not None and part.name in old.nodes for part in diagram.holders)
+    connected = {(part.name, part.indices) for part in before.history.present.diagram.holders}
+    known = sum((part.name, part.indices) in connected for part in diagram.holders)
     is_pinned = document.positions != before.history.present.positions
-    if len(diagram.holders) >= KEPT_FROM and 2 * known > len(diagram.holders) and not is_pinned:
+    count = len(diagram.holders)
+    is_kept = old is not None and count >= KEPT_FROM and 2 * known > count
+    if is_kept and not is_pinned:
         placement = keep_places(diagram, old, view)
     else:
         placement = placed(diagram, hints, view)
