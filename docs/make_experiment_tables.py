@@ -43,6 +43,7 @@ PAGES = {
     "attention-forms-longer": "attention-forms.md",
     "rank-predicts-loss": "rank-predicts-loss.md",
     "rank-predicts-loss-longer": "rank-predicts-loss.md",
+    "spectrum-predicts-loss": "rank-predicts-loss.md",
     "mixer-budget": "mixer-budget.md",
     "graph-sparsification": "graph-sparsification.md",
     "feature-order": "feature-order.md",

@@ -311,6 +311,14 @@ _EXPERIMENTS = (
         needs="tinyshakespeare",
     ),
     ListedExperiment(
+        "spectrum-predicts-loss",
+        "spectrum_predicts_loss",
+        "Matrices cut to half of their parameters, one at a time: spectra and divergence",
+        2,
+        has_quick=False,
+        needs="stories260k (llama2.c), Multi30k, SmolLM2-135M-Instruct, wikitext-2, and [hf]",
+    ),
+    ListedExperiment(
         "graph-sparsification",
         "graph_sparsification",
         "Graph networks on a share of the edges: accuracy in percent by removal rule",
