@@ -18,6 +18,7 @@ from scipy.stats import rankdata
 from rankscope.compression.loss_scores import Divergence, Loss
 from rankscope.compression.scores import whiten
 from rankscope.compression.sites import Site
+from rankscope.drawing.themes import LIGHT
 from rankscope.errors import ExperimentError
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.decoder_compression import (
@@ -218,8 +219,7 @@ def _interval(row: Row, name: str) -> tuple[float, Sequence[float]]:
 def draw_predictors(rows: Sequence[Row]) -> Any:
     """Divergence over what is lost of the outputs and of the weights; one point for each matrix."""
     from matplotlib.figure import Figure
-
-    from rankscope.drawing.themes import LIGHT
+    from matplotlib.ticker import NullFormatter
 
     figure = Figure(figsize=(7.2, 2.9 * len(rows)), layout="constrained")
     panels = figure.subplots(len(rows), 2, squeeze=False, sharey="row")
@@ -230,6 +230,8 @@ def draw_predictors(rows: Sequence[Row]) -> Any:
             value, (low, high) = _interval(row, rule)
             panel.set_title(f"{row['setting']}: {value:+.2f} ({low:+.2f} to {high:+.2f})", size=9)
             panel.set_xlabel(f"share {rule}, squared")
+            panel.xaxis.set_minor_formatter(NullFormatter())
+            panel.grid(visible=True, alpha=0.3)
         line[0].set_ylabel("divergence, nats")
     return figure
 
@@ -238,8 +240,8 @@ SPECTRUM_PREDICTS_LOSS = Experiment(
     name="spectrum-predicts-loss",
     title="Matrices cut to half of their parameters, one at a time: spectra and divergence",
     entries=(
-        SpectrumEntry("stories260k", Stories260k()),
         SpectrumEntry("smollm2", SmolLM2()),
+        SpectrumEntry("stories260k", Stories260k()),
     ),
     needs="stories260k (llama2.c), Multi30k, SmolLM2-135M-Instruct, wikitext-2, and [hf]",
     seconds=3600.0,
