@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from rankscope.lab.experiments.claims import Verdict
+from rankscope.lab.experiments.claims import Row, Verdict
 from rankscope.lab.experiments.decoder_compression import Decoder, DecoderWorkload, block_sites
 from rankscope.lab.experiments.experiment import RunContext
 from rankscope.lab.experiments.spectrum_predicts_loss import (
@@ -74,7 +74,7 @@ def test_a_spectrum_that_orders_the_losses_is_ahead_of_the_kind_and_one_that_doe
         **dict.fromkeys(PREDICTORS, losses if sign > 0 else noise),
     }
     found = correlations(table)
-    row = {"setting": "planted"}
+    row: Row = {"setting": "planted"}
     for name, (value, low, high) in found.items():
         assert low <= value <= high
         row |= {name: value, f"{name}, interval": [low, high]}

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from rankscope.compression.loss_scores import Divergence, Loss
+from rankscope.compression.loss_scores import Divergence, Loss, LossCurve
 from rankscope.compression.scores import whiten
 from rankscope.compression.sites import Site
 from rankscope.drawing.themes import LIGHT
@@ -75,7 +75,7 @@ class SpectrumEntry(Entry):
         for site in block_sites(decoder):
             norm = scoring.error_norm(site.name)
             curve = None if norm is None else norm.curve
-            if norm is None or curve is None or len(curve.points) != _POINTS:
+            if not isinstance(curve, LossCurve) or len(curve.points) != _POINTS:
                 raise ExperimentError(f"{self.name}: {site.name} has no measured divergence.")
             outputs, divergence = curve.points[_POINTS // 2]
             kinds.append(site.name.rpartition(".")[2])
