@@ -1,111 +1,115 @@
-"""Bounds that count rounding beside the same bounds without: intervals, linear, Lipschitz, norms.
+"""Bounds that count rounding, beside the same without it and beside the code before it was counted.
 
-What is proved must lie outside of what is only computed, by little; then both are timed in pairs.
+What is proved must lie outside of what is only computed, by little; then all are timed in turn.
 """
 
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from benchmarks.timing import time_ratio
-from rankscope.networks.image import DigitsNetwork
-from rankscope.robust import OrthogonalConv2d, operator_norm, operator_spectrum
-from rankscope.robust.bounds import Ball, unit_spreads
-from rankscope.robust.lipschitz import LipschitzWalk, certified_radii
-from rankscope.robust.methods import BoundPropagation, Intervals, LinearBounds
-from rankscope.robust.networks import WideResNet
-from rankscope.robust.norms import Linf
-from rankscope.robust.transfer import read_transfer_functions
+from benchmarks.rounding_cases import LAYERS, Case, cases, layer
+from benchmarks.timing import seconds
+from rankscope.robust import operator_spectrum
+from rankscope.robust.bounds import Box
 
 NAME = "rounding"
-RADIUS = 0.05
-SHAPE = (1, 8, 8)
+REPEATS = 9
+# The last commit before rounding was counted.
+BEFORE = "8378ffa9a321630ecd69bed6cae76a3752a11576"
+HERE = Path(__file__).parent
+Ask = Callable[[str], tuple[float, Tensor]]
 
 
 def run() -> Iterator[dict[str, object]]:
-    torch.manual_seed(0)
-    yield propagation(Intervals(), samples=64)
-    yield propagation(LinearBounds(), samples=8)
-    yield lipschitz(samples=64)
-    plain = nn.Conv2d(32, 32, 3, padding=1, padding_mode="circular")
-    yield norm("orthogonal, 64 channels", OrthogonalConv2d(64, 64, 3, bias=False), (64, 16, 16))
-    yield norm("plain, 32 channels", plain, (32, 16, 16))
-    yield norm("matrix 512 x 512", nn.Linear(512, 512), (512,))
+    with before() as ask:
+        for name, proved in cases(is_before=False).items():
+            yield row(name, proved, computed(name, proved), ask)
 
 
-def propagation(method: BoundPropagation, *, samples: int) -> dict[str, object]:
-    """Lower bounds on margins of a usual network."""
-    graph, transfers = read_transfer_functions(
-        DigitsNetwork().eval(), SHAPE, precise=True, reader=method.name
-    )
-    ball = Ball(torch.rand(samples, *SHAPE, dtype=torch.float64), RADIUS, Linf(), (0.0, 1.0))
-    spreads = unit_spreads(graph, transfers, ball.norm)
-    rows = torch.eye(10, dtype=torch.float64)[None]
+def computed(name: str, proved: Case) -> Case:
+    """The same without rounding; norms as LAPACK has them."""
+    if name in LAYERS:
+        module, shape = layer(name)
+        return lambda: operator_spectrum(module, shape)[:1]
 
-    exact = tuple(replace(transfer, rounding=None) for transfer in transfers)
+    def plain() -> Tensor:
+        with (
+            patch("rankscope.robust.bounds._rounded", lambda *given, **_: Box(*given[4])),
+            patch("rankscope.robust.bounds._slack", lambda *given: torch.zeros_like(given[3][0])),
+            patch("rankscope.robust.lipschitz._local_error", lambda *_: None),
+            patch("rankscope.robust.lipschitz._spread_norms", lambda *_: ()),
+        ):
+            return proved()
 
-    @torch.no_grad()
-    def proved() -> Tensor:
-        return method.bounds(graph, transfers, ball, spreads, rows).floats
-
-    @torch.no_grad()
-    def computed() -> Tensor:
-        with patch("rankscope.robust.bounds._errors", lambda *_: (None, None)):
-            return method.bounds(graph, exact, ball, spreads, rows).floats
-
-    below, plain = proved(), computed()
-    assert (below <= plain + 1e-9 * plain.abs()).all()
-    return row(method.name, proved, computed, float((plain - below).max() / plain.abs().max()))
+    return plain
 
 
-def lipschitz(*, samples: int) -> dict[str, object]:
-    """Which samples of a 1-Lipschitz network are certified, norms included on both sides."""
-    model = WideResNet(10, 1, image=SHAPE).eval()
-    inputs = torch.rand(samples, *SHAPE)
-    with torch.no_grad():
-        outputs = model(inputs)
-    labels = outputs.argmax(dim=1)
-    found = certified_radii(outputs, labels, LipschitzWalk(model, SHAPE, scale=1.0).bound)
-    radius = float(found.median())
-
-    @torch.no_grad()
-    def proved() -> Tensor:
-        walk = LipschitzWalk(model, SHAPE, scale=1.0)
-        return (walk.margins(inputs, labels, [radius])[1] > 0).all(dim=2)[0]
-
-    @torch.no_grad()
-    def computed() -> Tensor:
-        bound = LipschitzWalk(model, SHAPE, scale=1.0).bound
-        return certified_radii(model(inputs), labels, bound) >= radius
-
-    held, plain = proved(), computed()
-    assert bool((plain | ~held).all())
-    return row("lipschitz", proved, computed, float((plain & ~held).double().mean()))
-
-
-def norm(name: str, layer: nn.Module, shape: tuple[int, ...]) -> dict[str, object]:
-    """Two bounds that hold, beside singular values from LAPACK."""
-    found, plain = operator_norm(layer, shape), float(operator_spectrum(layer, shape)[0])
-    assert found.lower <= plain * (1 + 1e-12)
-    assert plain <= found.upper
-    return row(
-        f"operator norm, {name}",
-        lambda: operator_norm(layer, shape),
-        lambda: operator_spectrum(layer, shape),
-        found.upper / plain - 1,
-    )
-
-
-def row(
-    case: str, proved: Callable[[], object], computed: Callable[[], object], apart: float
-) -> dict[str, object]:
-    ratio, seconds = time_ratio(proved, computed, repeats=7, warm=1)
+def row(name: str, proved: Case, plain: Case, ask: Ask | None) -> dict[str, object]:
+    found, bare = proved().flatten(), plain().flatten()
+    old = ask(name)[1] if ask is not None else bare
+    is_norm = name in LAYERS
+    for other in (bare, old):
+        outside = found - other if is_norm else other - found
+        # What was only computed may be off by a few roundings itself.
+        assert bool((outside >= -1e-9 * other.abs()).all()), name
+    times = []
+    for _ in range(REPEATS + 1):
+        taken = seconds(proved), seconds(plain), ask(name)[0] if ask is not None else float("nan")
+        times.append(taken)
+    over_plain = statistics.median(first / second for first, second, _ in times[1:])
+    over_before = statistics.median(first / third for first, _, third in times[1:])
     return {
-        "case": case,
-        "proved_over_computed": round(ratio, 3),
-        "proved_s": round(seconds, 4),
-        "apart": f"{apart:.1e}",
+        "case": name,
+        "proved_over_computed": round(over_plain, 3),
+        "proved_over_before": round(over_before, 3) if ask is not None else None,
+        "proved_s": round(statistics.median(first for first, _, _ in times[1:]), 4),
+        "apart": f"{float((found - bare).abs().max() / bare.abs().max()):.1e}",
     }
+
+
+@contextmanager
+def before() -> Iterator[Ask | None]:
+    """Asks a process with the sources of the commit before; None where git does not have it."""
+    command = ["git", "-C", str(HERE.parent), "archive", BEFORE, "src"]
+    git = shutil.which("git")
+    packed = subprocess.run(command, capture_output=True, check=False) if git else None
+    if packed is None or packed.returncode:
+        yield None
+        return
+    with TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "rounding_cases.py")],
+            env={**os.environ, "PYTHONPATH": str(Path(folder) / "src")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        questions, answers = process.stdin, process.stdout
+
+        def ask(name: str) -> tuple[float, Tensor]:
+            print(name, file=questions, flush=True)
+            taken, found = json.loads(answers.readline())
+            return taken, torch.tensor(found, dtype=torch.float64)
+
+        try:
+            yield ask
+        finally:
+            questions.close()
+            process.wait()

@@ -14,8 +14,9 @@ holds for exact arithmetic on the same weights, too.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -33,11 +34,19 @@ from rankscope.robust.forms import (
 from rankscope.robust.graph import Graph, Node, sample_shape
 from rankscope.robust.norms import Linf, Norm
 from rankscope.robust.relaxations import Ends, Smooth, half_width, largest_size, middle
-from rankscope.robust.rounding import FLOAT64, above, outwards
+from rankscope.robust.rounding import (
+    FLOAT64,
+    Rounding,
+    above,
+    infinite_beyond,
+    outwards,
+    weighted_sum,
+)
 
 _MOST_ENTRIES = 2**21  # of weights on a value that are held at a time: 16 MiB
 
 Transfers = tuple[TransferFunction, ...]
+Later = Callable[[], Tensor]  # what is computed once, and only if it is asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +60,14 @@ class Box:
             operation only moves entries.
         rounding: by how much the last operation's result can differ from the exact one in the
             network's own floats; None if it does not.
-        drift: the same since the input, where only affine operations come before; None elsewhere.
+        drift: the same since the input, where only affine operations come before, and also if the
+            network is looked at in exact arithmetic; None elsewhere.
     """
 
     lower: Tensor
     upper: Tensor
-    slack: Tensor | None = None
-    rounding: Tensor | None = None
+    slack: Later | None = None
+    rounding: Later | None = None
     drift: Tensor | None = None
 
     @property
@@ -115,10 +125,11 @@ class Ball:
         if self.pixels is not None:
             lower, upper = lower.clamp(min=self.pixels[0]), upper.clamp(max=self.pixels[1])
         count = 2 * self.centres[0].numel() + 64
-        slack = 4 * FLOAT64.gamma(count) * (self.centres.abs() + self.radius) + FLOAT64.smallest
+        sizes = self.centres.abs() + self.radius
+        slack = 4 * FLOAT64.gamma(count) * sizes + FLOAT64.smallest
         # Only balls that are no boxes are followed through affine operations as a whole.
         drift = None if isinstance(self.norm, Linf) else torch.zeros_like(lower)
-        return Box(lower, upper, slack, drift=drift)
+        return Box(lower, upper, lambda: slack, drift=drift)
 
     def smallest(self, weights: Tensor) -> Tensor:
         """The least of weights · input, for weights (batch, rows, …): (batch, rows).
@@ -139,32 +150,43 @@ def products(weights: Tensor, values: Tensor) -> Tensor:
     return sums[:, :, 0]
 
 
-def smallest_product(weights: Tensor, box: tuple[Tensor, Tensor]) -> Tensor:
+def smallest_product(weights: Tensor, ends: Ends) -> Tensor:
     """The smallest that weights · values can be, for values between two bounds, (batch, rows)."""
-    lower, upper = box
-    return products(weights.clamp(min=0), lower) + products(weights.clamp(max=0), upper)
+    at = middle(ends)
+    return products(weights, at) - products(weights.abs(), ends[1] - at)
 
 
 # --- Intervals ------------------------------------------------------------------------------
 
 
-def interval_step(node: Node, transfer: TransferFunction, inputs: list[Box]) -> Box:
+def interval_step(
+    node: Node, transfer: TransferFunction, inputs: list[Box], *, is_exact: bool = False
+) -> Box:
     """Bounds on an operation's output from bounds on its inputs.
+
+    Args:
+        node: the operation.
+        transfer: its rules.
+        inputs: bounds on its inputs.
+        is_exact: whether the network's own rounding is left out.
 
     Raises:
         UnsupportedModuleError: if only its slope is known.
     """
-    lower, upper = _exact_ends(node, transfer, inputs)
-    slack, rounding = _errors(node, transfer, inputs, (lower, upper))
+    ends = _exact_ends(node, transfer, inputs)
     drift = None
     if isinstance(transfer.form, Affine) and all(box.drift is not None for box in inputs):
         drift = transfer.form.spread(*(box.drift for box in inputs)) * (1 + 2**-30)
-        drift = drift if rounding is None else drift + rounding
-    if slack is None or transfer.is_move:
-        return Box(lower, upper, slack, rounding, drift)
-    # What is computed here once is computed on the way back, too: the same bound holds.
-    error = slack if rounding is None else slack + rounding
-    return Box(*outwards(lower - error, upper + error), slack, rounding, drift)
+    if transfer.is_move and not transfer.has_constants:
+        return Box(*ends, drift=drift)
+    rounding = transfer.rounding
+    if rounding is not None:
+        return _rounded(node, transfer, rounding, inputs, ends, drift, is_exact=is_exact)
+    slack = cache(lambda: _slack(node, transfer, inputs, ends))
+    if isinstance(transfer.form, Affine) and not transfer.is_move:
+        # A change of sign is exact, but not the middles and half widths that it goes by.
+        ends = ends[0] - slack(), ends[1] + slack()
+    return Box(*ends, slack, drift=drift)
 
 
 def _exact_ends(node: Node, transfer: TransferFunction, inputs: list[Box]) -> Ends:
@@ -194,32 +216,79 @@ def _lowest(transfer: TransferFunction) -> float:
     return -math.inf
 
 
-def _errors(
-    node: Node, transfer: TransferFunction, inputs: list[Box], ends: Ends
-) -> tuple[Tensor | None, Tensor | None]:
-    """What float64 may lose here, and what the network's own floats may."""
-    if transfer.is_move and not transfer.has_constants:
-        return None, None
+def _rounded(  # noqa: PLR0913 - what is known of one operation
+    node: Node,
+    transfer: TransferFunction,
+    rounding: Rounding,
+    inputs: list[Box],
+    ends: Ends,
+    drift: Tensor | None,
+    *,
+    is_exact: bool,
+) -> Box:
+    """The box of an operation that rounds: its range, widened by what both arithmetics may lose."""
     known = [box.ends for box in inputs]
-    sizes = [largest_size(box) for box in known]
     results = largest_size(ends)
-    magnitude = reach = results
-    form, rounding = transfer.form, transfer.rounding
-    if rounding is not None:
-        if rounding.of_box is None:
-            magnitude = rounding.magnitude(*sizes)
-        else:
-            magnitude = rounding.of_box(known, results)
-    if isinstance(form, Smooth):
-        reach = form.reach(known)
-    elif isinstance(form, ConvexCurve):
-        reach = 2 * sizes[0]
+    if rounding.of_box is None:
+        magnitude = rounding.magnitude(*map(largest_size, known))
+    else:
+        magnitude = rounding.of_box(known, results)
+    slack = cache(lambda: _slack(node, transfer, inputs, ends, magnitude))
+    own = own_arithmetic(node)
+    of_magnitude, of_results = rounding.shares(own)
+
+    def lost() -> Tensor:
+        error = weighted_sum(magnitude, of_magnitude, results + slack(), of_results)
+        error = error + own.absolute(rounding.count)
+        return infinite_beyond(own.largest / 4, magnitude, error)
+
+    # What is computed here once is computed on the way back, too: the same bound holds.
+    share, rest = _float64_share(node)
+    if is_exact:
+        of_magnitude, of_results, absolute = 0.0, 0.0, 0.0
+    else:
+        absolute = own.absolute(rounding.count)
+    up = (1 + of_results) * (1 + 2**-40)
+    if isinstance(transfer.form, Affine):
+        # The same as slack and rounding together, in one go.
+        error = weighted_sum(
+            magnitude, of_magnitude + share * up, results, of_results + 2 * share * up
+        )
+        error += absolute + rest * up
+    else:
+        error = weighted_sum(magnitude, of_magnitude, results, of_results)
+        error = error + slack() * up + absolute
+    if not is_exact:
+        error = infinite_beyond(own.largest / 4, magnitude, error)
+    drift = drift if drift is None else drift + lost()
+    # The last rounding is a small part of the slack.
+    return Box(ends[0] - error, ends[1] + error, slack, None if is_exact else cache(lost), drift)
+
+
+def _slack(
+    node: Node,
+    transfer: TransferFunction,
+    inputs: list[Box],
+    ends: Ends,
+    magnitude: Tensor | None = None,
+) -> Tensor:
+    """What float64 may lose in an operation, or in a sum of products with its results."""
+    share, rest = _float64_share(node)
+    results = largest_size(ends)
+    known = [box.ends for box in inputs]
+    reach = results
+    if isinstance(transfer.form, Smooth):
+        reach = transfer.form.reach(known)
+    elif isinstance(transfer.form, ConvexCurve):
+        reach = 2 * largest_size(known[0])
+    magnitude = results if magnitude is None else magnitude
+    return share * (magnitude + reach + results) + rest
+
+
+def _float64_share(node: Node) -> tuple[float, float]:
+    """By how much float64 may be off here: a share of the numbers, and what is flushed to zero."""
     terms = sum(math.prod(sample_shape(value)) for value in (*node.inputs, node.output))
-    slack = 4 * FLOAT64.gamma(2 * terms + 64) * (magnitude + reach + results)
-    slack = slack + FLOAT64.absolute(terms)
-    if rounding is None:
-        return slack, None
-    return slack, rounding.error(own_arithmetic(node), magnitude, results + slack)
+    return 4 * FLOAT64.gamma(2 * terms + 64), FLOAT64.absolute(terms)
 
 
 def propagate_intervals(
@@ -259,15 +328,15 @@ def next_box(
 ) -> Box:
     """Bounds on a graph's output, from bounds on what goes into its last operation."""
     last = graph.nodes[-1]
-    transfer = replace(transfer, rounding=None) if ball.is_exact else transfer
-    box = interval_step(last, transfer, [boxes[value] for value in last.inputs])
+    known = [boxes[value] for value in last.inputs]
+    box = interval_step(last, transfer, known, is_exact=ball.is_exact)
     if graph.output in spreads:
         assert box.drift is not None  # only affine operations come before
         at, radius = graph.run(ball.centres), above(ball.radius) * spreads[graph.output]
         terms = sum(math.prod(sample_shape(node.output)) for node in graph.nodes)
         # The middle is computed by the same operations in float64 as in the network's floats.
         own = min(own_arithmetic(node).unit for node in graph.nodes)
-        slack = box.drift * (1 + FLOAT64.unit / own) * (1 + 2**-30)
+        slack = box.drift * ((not ball.is_exact) + FLOAT64.unit / own) * (1 + 2**-30)
         slack = slack + 4 * FLOAT64.gamma(8) * (at.abs() + radius) + FLOAT64.absolute(terms)
         box = box.tightened(at - radius - slack, at + radius + slack)
     return box
@@ -278,8 +347,9 @@ def rounding_share(boxes: Mapping[Value, Box]) -> Tensor:
     shares = [torch.zeros(len(next(iter(boxes.values())).lower), dtype=torch.float64)]
     for box in boxes.values():
         if box.rounding is not None:
-            widths = half_width(box.ends).flatten(1).sum(dim=1).clamp(min=FLOAT64.smallest)
-            shares.append(box.rounding.expand_as(box.lower).flatten(1).sum(dim=1) / widths)
+            widths = (box.upper - box.lower).flatten(1).sum(dim=1) / 2
+            lost = box.rounding().expand_as(box.lower).flatten(1).sum(dim=1)
+            shares.append(lost / widths.clamp(min=FLOAT64.smallest))
     return torch.stack(shares).nan_to_num(nan=0.0).amax(dim=0)
 
 
@@ -387,64 +457,83 @@ def lower_bounds(
             continue
         given, box = weights.pop(node.output), boxes[node.output]
         if not (through_curves or isinstance(transfer.form, Affine)):
-            total = _plus(total, smallest_product(given, box.ends), given, box, is_met=True)
+            total = _plus(total, given, box, met=box.ends, is_last=True)
             continue
         known = [boxes[value] for value in node.inputs]
-        added, passed = _through(node, transfer, given, known, box)
-        total = _plus(total, added, given, box)
+        added, met, passed = _through(node, transfer, given, known, box)
+        total = _plus(total, given, box, added, met)
         for value, weight in zip(node.inputs, passed, strict=True):
             weights[value] = weights[value] + weight if value in weights else weight
     if graph.input not in weights:
         return total
     given = weights[graph.input]
-    return _plus(total, ball.smallest(given), given, boxes[graph.input])
+    return _plus(total, given, boxes[graph.input], ball.smallest(given))
 
 
-def _plus(total: Below, added: Tensor, weights: Tensor, box: Box, *, is_met: bool = False) -> Below:
+def _plus(
+    total: Below,
+    weights: Tensor,
+    box: Box,
+    added: Tensor | None = None,
+    met: Ends | None = None,
+    *,
+    is_last: bool = False,
+) -> Below:
     """Add what weights on a value are worth, less what rounding may have added to it.
 
     Args:
         total: so far.
-        added: of this value.
         weights: on the value.
         box: of the value.
-        is_met: whether the weights ended at the box, which holds the rounding already.
+        added: what its operation adds.
+        met: bounds whose least product with the weights is added.
+        is_last: whether the weights end at the box, which holds the rounding already.
     """
-    exact, floats = total.exact + added, total.floats + added
-    if box.slack is None and box.rounding is None:
-        return Below(exact, floats)
-    size = weights.abs()
+    worth = torch.zeros((), dtype=torch.float64) if added is None else added
+    sizes: list[Tensor] = []
+    if met is not None:
+        at = middle(met)
+        worth = worth + products(weights, at)
+        sizes.append(met[1] - at)
     if box.slack is not None:
-        lost = products(size, box.slack) * (1 + 2**-30)
-        exact, floats = exact - lost, floats - lost
-    if box.rounding is not None and not is_met:
-        floats = floats - products(size, box.rounding) * (1 + 2**-30)
-    return Below(exact, floats)
+        sizes.append(box.slack())
+    if box.rounding is not None and not is_last:
+        sizes.append(box.rounding())
+    if not sizes:
+        return Below(total.exact + worth, total.floats + worth)
+    count = max(map(len, sizes))
+    columns = torch.stack([size.expand(count, *size.shape[1:]) for size in sizes], dim=-1)
+    lost = weights.abs().flatten(2) @ columns.flatten(1, -2) * (1 + 2**-30)
+    of_exact = len(sizes) - (box.rounding is not None and not is_last)
+    exact = total.exact + worth - lost[..., :of_exact].sum(dim=2)
+    return Below(exact, total.floats + worth - lost.sum(dim=2))
 
 
 def _through(
     node: Node, transfer: TransferFunction, weights: Tensor, known: list[Box], box: Box
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """A constant, and weights on the inputs, that together are below weights · output."""
-    form = transfer.form
-    if isinstance(form, Affine):
-        zeros = [weights.new_zeros(len(weights), *sample_shape(v)) for v in node.inputs]
-        outputs, passed = _pulled_back(node, zeros, weights)
-        added = products(weights, outputs)
-    elif isinstance(form, ConvexCurve):
-        added, passed = _through_curve(node, weights, known[0].ends, form.steepest)
-    elif isinstance(form, Largest):
-        added, passed = _through_largest(node, weights, known)
-    elif isinstance(form, Smooth):
-        added, passed = _through_tangent(node, form, weights, known, box)
-    else:
-        # The weights meet the bounds on the output, and go no further.
-        added = smallest_product(weights, box.ends)
-        passed = tuple(
-            weights.new_zeros(len(box.lower), weights.shape[1], *sample_shape(value))
-            for value in node.inputs
-        )
-    return added, passed
+) -> tuple[Tensor | None, Ends | None, tuple[Tensor, ...]]:
+    """What is below weights · output: constants, bounds that weights meet, weights on inputs."""
+    added: Tensor | None = None
+    met: Ends | None = None
+    match transfer.form:
+        case Affine():
+            zeros = [weights.new_zeros(len(weights), *sample_shape(v)) for v in node.inputs]
+            outputs, passed = _pulled_back(node, zeros, weights)
+            added = products(weights, outputs)
+        case ConvexCurve() as curve:
+            met, passed = _through_curve(node, weights, known[0].ends, curve.steepest)
+        case Largest():
+            added, met, passed = _through_largest(node, weights, known)
+        case Smooth() as form:
+            added, met, passed = _through_tangent(node, form, weights, known, box)
+        case _:
+            # The weights meet the bounds on the output, and go no further.
+            met = box.ends
+            passed = tuple(
+                weights.new_zeros(len(box.lower), weights.shape[1], *sample_shape(value))
+                for value in node.inputs
+            )
+    return added, met, passed
 
 
 def _pulled_back(
@@ -458,7 +547,7 @@ def _pulled_back(
 
 def _through_curve(
     node: Node, weights: Tensor, ends: Ends, steepest: float
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[Ends, tuple[Tensor, ...]]:
     lower, upper = ends
     at = middle(ends)
     outputs, pull_back = torch.func.vjp(node.run, at)[:2]
@@ -470,12 +559,12 @@ def _through_curve(
     chord = chord.clamp(-steepest, steepest)
     above_both = torch.maximum(low - chord * lower, high - chord * upper)
     passed = weights * torch.where(weights > 0, slope[:, None], chord[:, None])
-    return smallest_product(weights, (outputs - slope * at, above_both)), (passed,)
+    return (outputs - slope * at, above_both), (passed,)
 
 
 def _through_tangent(
     node: Node, form: Smooth, weights: Tensor, known: list[Box], box: Box
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[Tensor | None, Ends, tuple[Tensor, ...]]:
     """Along the tangent in the middle where its remainder is smaller than half of the range."""
     ends = [each.ends for each in known]
     points = list(map(middle, ends))
@@ -486,7 +575,7 @@ def _through_tangent(
     if not bool(is_along.any()):
         passed = tuple(torch.zeros_like(point)[:, None] for point in points)
         passed = tuple(p.expand(-1, weights.shape[1], *p.shape[2:]) for p in passed)
-        return smallest_product(weights, box.ends), passed
+        return None, box.ends, passed
     points = [torch.nan_to_num(point, posinf=0.0, neginf=0.0) for point in points]
     along = torch.where(is_along, weights, 0.0)
     outputs, passed = _pulled_back(node, points, along)
@@ -495,22 +584,20 @@ def _through_tangent(
     added = products(along, outputs) - products(along.abs(), remainder)
     for point, weight in zip(points, passed, strict=True):
         added = added - products(weight, point)
-    others = tuple(torch.where(is_along[:, 0], 0.0, bound) for bound in box.ends)
-    return added + smallest_product(weights, (others[0], others[1])), passed
+    lower, upper = (torch.where(is_along[:, 0], 0.0, bound) for bound in box.ends)
+    return added, (lower, upper), passed
 
 
 def _through_largest(
     node: Node, weights: Tensor, known: list[Box]
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[Tensor, Ends, tuple[Tensor, ...]]:
     """Positive weights go along the tangent in the middle, negative ones meet the upper bounds."""
     middles = [middle(box.ends) for box in known]
     weights = weights.expand(len(middles[0]), *weights.shape[1:])
     outputs, passed = _pulled_back(node, middles, weights.clamp(min=0))
     highest = node.run(*(box.upper for box in known))
-    added = smallest_product(weights, (outputs, highest))
-    for at, weight in zip(middles, passed, strict=True):
-        added = added - products(weight, at)
-    return added, passed
+    moved = [products(weight, at) for at, weight in zip(middles, passed, strict=True)]
+    return -torch.stack(moved).sum(dim=0), (outputs, highest), passed
 
 
 def propagate_linear_bounds(

@@ -206,19 +206,19 @@ def _proved_norm(
         return 0.0, math.inf
     exponent = math.frexp(size)[1]
     first, rest = (2.0 ** -(exponent // 2), 2.0 ** -(exponent - exponent // 2))
-    largest, best, count = -1.0, torch.zeros(1, 1, dtype=torch.float64), 0
-    kept: list[Tensor] | None = []
+    largest, best, count = -1.0, _Squares(torch.zeros(1, 1, 1, dtype=torch.float64)), 0
+    kept: list[_Squares] | None = []
     for matrices in groups():
         if not matrices.numel():
             continue
-        scaled = matrices * first * rest
-        count += scaled.numel()
+        scaled = _Squares(matrices * first * rest)
+        count += matrices.numel()
         kept = None if kept is None or count > MAX_ENTRIES else [*kept, scaled]
-        values = torch.linalg.matrix_norm(scaled, 2)
+        values = scaled.guesses()
         if float(values.max()) >= largest:
-            largest, best = float(values.max()), scaled[int(values.argmax())]
+            largest, best = float(values.max()), scaled.chosen(values.argmax()[None])
     largest = max(largest, 0.0)
-    again = kept if kept is not None else (each * first * rest for each in groups())
+    again = kept if kept is not None else (_Squares(each * first * rest) for each in groups())
     upper = max((_at_most(each, largest) for each in again), default=0.0)
     # Entries that are flushed to zero when they are divided.
     upper = above(upper + FLOAT64.absolute(count), 2)
@@ -227,28 +227,53 @@ def _proved_norm(
     return max(0.0, lower * (1 - 2**-50) - error), above(upper + error, 4)
 
 
+class _Squares:
+    """Matrices A with AᴴA, which is the smaller of both products.
+
+    Args:
+        matrices: (batch, rows, columns), real or complex.
+        squares: the products, where they are known.
+    """
+
+    def __init__(self, matrices: Tensor, squares: Tensor | None = None) -> None:
+        self.matrices = matrices.mH if matrices.shape[-2] < matrices.shape[-1] else matrices
+        self.squares = self.matrices.mH @ self.matrices if squares is None else squares
+
+    def chosen(self, which: Tensor) -> "_Squares":
+        return _Squares(self.matrices[which], self.squares[which])
+
+    def guesses(self) -> Tensor:
+        """About the norms: the roots of the largest eigenvalues, which are as good as they."""
+        largest: Tensor = torch.linalg.eigvalsh(self.squares)[:, -1]
+        return largest.clamp(min=0).sqrt()
+
+    def lengths(self) -> Tensor:
+        """Bounds on the norms in the Frobenius norm."""
+        entries = self.matrices.resolve_conj()
+        parts = torch.view_as_real(entries) if entries.is_complex() else entries
+        lengths: Tensor = torch.linalg.vector_norm(parts.flatten(1), dim=1)
+        return lengths * above(1.0, parts[0].numel() + 8)
+
+
 _FACTOR = 4  # more than real arithmetic by which a complex product can be off
 
 
-def _at_most(matrices: Tensor, guess: float) -> float:
+def _at_most(given: _Squares, guess: float) -> float:
     """A proved bound on the norms of matrices, little more than a guess if that is right."""
-    lengths = torch.linalg.matrix_norm(matrices) * above(1.0, matrices[0].numel() + 8)
-    matrices = matrices[~(lengths <= guess)]
-    if len(matrices) == 0:
+    lengths = given.lengths()
+    is_longer = ~(lengths <= guess)
+    if not bool(is_longer.any()):
         return guess
     longest = float(lengths.max())
     if not math.isfinite(longest) or longest**2 > FLOAT64.largest / 64:
         return math.inf
-    rows, columns = matrices.shape[-2:]
-    if rows < columns:
-        matrices = matrices.mH
-    size = min(rows, columns)
-    squares = matrices.mH @ matrices
+    squares = given.squares if bool(is_longer.all()) else given.squares[is_longer]
+    rows, size = given.matrices.shape[-2:]
     # Of the product, in the Frobenius norm; of the factorization, times the trace.
-    product = _FACTOR * FLOAT64.gamma(max(rows, columns) + 8) * longest**2
+    product = _FACTOR * FLOAT64.gamma(rows + 8) * longest**2
     share = _FACTOR * FLOAT64.gamma(2 * size + 16)
-    unit = torch.eye(size, dtype=matrices.dtype)
-    least = guess**2 + 4 * (product + share * size * guess**2) + FLOAT64.absolute(rows * columns)
+    unit = torch.eye(size, dtype=squares.dtype)
+    least = guess**2 + 4 * (product + share * size * guess**2) + FLOAT64.absolute(rows * size)
     while least < longest**2:
         remaining = least * unit - squares
         if not bool(torch.linalg.cholesky_ex(remaining).info.any()):
@@ -259,15 +284,13 @@ def _at_most(matrices: Tensor, guess: float) -> float:
     return longest
 
 
-def _attained(matrix: Tensor, upper: float) -> float:
+def _attained(given: _Squares, upper: float) -> float:
     """A lower bound on the norm of a matrix: how much longer its best vector becomes.
 
     The vector comes from inverse iteration next to the square of an upper bound, which takes a few
     steps if that is a good one. Any vector gives a bound that holds.
     """
-    if matrix.shape[0] < matrix.shape[1]:
-        matrix = matrix.mH
-    squares = matrix.mH @ matrix
+    matrix, squares = given.matrices[0], given.squares[0]
     unit = torch.eye(len(squares), dtype=matrix.dtype)
     factor, info = torch.linalg.cholesky_ex(upper**2 * unit - squares)
     generator = torch.Generator().manual_seed(0)

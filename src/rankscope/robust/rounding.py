@@ -92,6 +92,8 @@ class Rounding:
             half of the result, as terms of one sign must cancel the others, and so is its error.
         of_box: M by bounds on the inputs and a bound on the result, where that says more than
             absolute values; None for `spread` and `offset`.
+        short: `spread` of one input in float32, with weights that are not smaller, where that is
+            enough and much faster; None where it is not.
     """
 
     count: int
@@ -99,15 +101,23 @@ class Rounding:
     offset: Tensor | float = 0.0
     is_sum: bool = False
     of_box: Callable[[Sequence[tuple[Tensor, Tensor]], Tensor], Tensor] | None = None
+    short: Callable[[Tensor], Tensor] | None = None
 
     def magnitude(self, *sizes: Tensor) -> Tensor:
         """M, for bounds on the absolute values of the inputs, rounded upwards."""
-        spread = self.spread(*sizes)
+        # Sums of at most as many terms, none of them negative.
+        if self.short is None:
+            spread, arithmetic = self.spread(*sizes), FLOAT64
+        else:
+            arithmetic = _FLOAT32
+            (size,) = sizes
+            with torch.backends.nnpack.flags(enabled=False):
+                spread = self.short(_rounded_up(size)).double()
+            spread = spread + arithmetic.absolute(self.count)
         offset = self.offset
         if isinstance(offset, Tensor):
             offset = offset.to(spread)
-        # Computed in float64 by sums of at most as many terms, none of them negative.
-        return (spread + offset) * (1 + 2 * FLOAT64.gamma(self.count + 4))
+        return (spread + offset).mul_(1 + 2 * arithmetic.gamma(self.count + 4))
 
     def error(self, arithmetic: Arithmetic, magnitude: Tensor, results: Tensor) -> Tensor:
         """A bound on the error, entry by entry.
@@ -126,15 +136,53 @@ class Rounding:
         """
         return arithmetic.gamma(self.count) ** 2 + 1.01 * arithmetic.unit
 
+    def shares(self, arithmetic: Arithmetic) -> tuple[float, float]:
+        """By what M and a bound on the results are multiplied in a bound on the error."""
+        gamma, up = arithmetic.gamma(self.count), 1 + 2**-40
+        if not self.is_sum:
+            return gamma * up, 0.0
+        # No result is above M: the half of both is never more than M.
+        return (gamma / 2 + self.of_products(arithmetic)) * up, gamma / 2 * up
+
     def scaled_error(self, arithmetic: Arithmetic, magnitude: Tensor, results: Tensor) -> Tensor:
         """The same without what is lost by flushing to zero; infinite where numbers overflow."""
-        gamma = arithmetic.gamma(self.count)
-        error = gamma * magnitude
-        if self.is_sum:
-            error = gamma * torch.minimum(magnitude, (magnitude + results) / 2)
-            error = error + self.of_products(arithmetic) * magnitude
-        error = error * (1 + 2**-40)
-        return torch.where(magnitude < arithmetic.largest / 4, error, math.inf)
+        of_magnitude, of_results = self.shares(arithmetic)
+        error = weighted_sum(magnitude, of_magnitude, results, of_results)
+        return infinite_beyond(arithmetic.largest / 4, magnitude, error)
+
+
+def weighted_sum(first: Tensor, share: float, second: Tensor, other_share: float) -> Tensor:
+    """A new tensor: the shares of two, the second of which may be nothing."""
+    total = first * share
+    return torch.add(total, second, alpha=other_share) if other_share else total
+
+
+def infinite_beyond(limit: float, magnitude: Tensor, error: Tensor) -> Tensor:
+    """An error, infinite where a magnitude is not below a limit: numbers overflow there."""
+    if magnitude.numel() == 0 or float(magnitude.amax()) < limit:
+        return error
+    return torch.where(magnitude < limit, error, math.inf)
+
+
+_FLOAT32 = Arithmetic.of(torch.float32)
+
+
+def _rounded_up(size: Tensor) -> Tensor:
+    """Float32 numbers that are not smaller, and never so small that they are flushed to zero."""
+    return size.float().mul_(1 + 4 * _FLOAT32.unit).clamp_(min=_FLOAT32.smallest)
+
+
+def short_weights(size: Tensor) -> Tensor:
+    """The same for weights, as they are where float32 holds them.
+
+    Example:
+        >>> short_weights(torch.tensor([0.5, 0.1], dtype=torch.float64)) >= torch.tensor([0.5, 0.1])
+        tensor([True, True])
+    """
+    short = size.float()
+    infinity = torch.full_like(short, math.inf)
+    short = torch.where(short.double() < size, torch.nextafter(short, infinity), short)
+    return short.clamp_(min=_FLOAT32.smallest)
 
 
 def above(number: float, roundings: int = 1) -> float:

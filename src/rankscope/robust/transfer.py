@@ -48,6 +48,7 @@ from rankscope.robust.forms import (
     fixed_argument,
     known_growth,
     no_growth,
+    own_arithmetic,
     relative,
     repeats,
 )
@@ -60,7 +61,7 @@ from rankscope.robust.orthogonal import (
     with_kernel,
 )
 from rankscope.robust.relaxations import Smooth, product, quotient
-from rankscope.robust.rounding import LIBRARY, Rounding, above
+from rankscope.robust.rounding import LIBRARY, Rounding, above, short_weights
 
 
 def read_transfer_functions(
@@ -136,7 +137,18 @@ def _layer_rounding(node: Node, layer: nn.Module, absolute: nn.Module) -> Roundi
     if isinstance(module, _FACTORIZED):
         count = sum(core.numel() for core in module.parameters()) + 4
         return Rounding(count, _absolute(module), offset)
-    return Rounding(_terms(layer) + 2, absolute, offset, is_sum=True)
+    return Rounding(
+        _terms(layer) + 2,
+        absolute,
+        offset,
+        is_sum=True,
+        short=_absolute(layer, short_weights) if _is_short(node) else None,
+    )
+
+
+def _is_short(node: Node) -> bool:
+    """Whether what float32 cannot hold overflows in the model, too."""
+    return own_arithmetic(node).largest <= torch.finfo(torch.float32).max
 
 
 def _terms(layer: nn.Module) -> int:
@@ -160,13 +172,14 @@ def _norm(node: Node, layer: nn.Module) -> float:
     return upper
 
 
-def _absolute(layer: nn.Module) -> nn.Module:
-    """The layer with the absolute values of its weights and no bias, in float64."""
+def _absolute(layer: nn.Module, kept: Callable[[Tensor], Tensor] = Tensor.double) -> nn.Module:
+    """The layer with the absolute values of its weights, kept in some floats, and no bias."""
     built = isinstance(layer, ORTHOGONAL)
-    clone = with_kernel(layer, lambda kernel: kernel.abs().double()) if built else layer
-    clone = copy.deepcopy(clone).double().requires_grad_(requires_grad=False)
+    clone = with_kernel(layer, lambda kernel: kept(kernel.abs().double())) if built else layer
+    clone = copy.deepcopy(clone).requires_grad_(requires_grad=False)
     for name, weight in clone.named_parameters():
-        weight.copy_(torch.zeros_like(weight) if name.endswith("bias") else weight.abs())
+        size = kept(weight.abs().double())
+        weight.data = torch.zeros_like(size) if name.endswith("bias") else size
     return clone.eval()
 
 
@@ -223,9 +236,13 @@ def _matrix(node: Node, weight: Tensor) -> TransferFunction:
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False).to(weight)
     layer.weight = nn.Parameter(weight, requires_grad=False)
     size = weight.abs().double()
+    short_size = short_weights(size)
 
     def spread(radii: Tensor) -> Tensor:
         return functional.linear(radii, size.to(radii))
+
+    def short(sizes: Tensor) -> Tensor:
+        return functional.linear(sizes, short_size)
 
     bias = node.arguments.get("bias")
     return TransferFunction(
@@ -237,6 +254,7 @@ def _matrix(node: Node, weight: Tensor) -> TransferFunction:
             spread,
             bias.abs().double() if isinstance(bias, Tensor) else 0.0,
             is_sum=True,
+            short=short if _is_short(node) else None,
         ),
     )
 
