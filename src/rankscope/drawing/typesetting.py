@@ -215,9 +215,11 @@ def _outline(path: Path) -> Outline:
 
 
 def _transform(commands: tuple[Command, ...], placed: Placed, share: float) -> Iterator[Command]:
-    scale, shifts = placed.scale, (placed.x, -placed.y)
+    scale, x, y = placed.scale, placed.x, -placed.y
     for letter, values in commands:
-        moved = [(value * scale + shifts[place % 2]) * share for place, value in enumerate(values)]
+        moved = [0.0] * len(values)
+        moved[::2] = [(value * scale + x) * share for value in values[::2]]
+        moved[1::2] = [(value * scale + y) * share for value in values[1::2]]
         yield (letter, tuple(moved))
 
 

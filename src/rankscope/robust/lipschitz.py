@@ -327,6 +327,14 @@ def _local_error(
     length = torch.linalg.vector_norm(at_centre.flatten(1), dim=1)
     largest = magnitude.flatten(1).amax(dim=1) + further
     error = length + share
+    if rounding.products is not None:
+        ((change,), (growing,)) = changes, growth
+        products = rounding.products.length(given[0]) + rounding.products.steepest * change
+        results = torch.linalg.vector_norm((outputs.abs() + slack).flatten(1), dim=1)
+        of_products, of_results = rounding.products.shares(own, rounding.count)
+        error = torch.fmin(
+            error, of_products * products + of_results * (results + growing * change)
+        )
     error = error + own.absolute(rounding.count) * math.sqrt(outputs[0].numel())
     error = error * above(1.0, outputs[0].numel() + 16)
     return torch.where(largest < own.largest / 4, error, math.inf)

@@ -77,6 +77,47 @@ FLOAT64 = Arithmetic.of(torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
+class ProductSquares:
+    r"""The squares of all products that a layer adds up, for a bound on sums in any order.
+
+    N terms t are added by a binary tree, and each of its partial sums s is rounded once. With the
+    signs of the s, :math:`\sum |s| = \sum_i c_i t_i`, where :math:`c_i` adds up the signs of the
+    sums that term i is part of. Let v be a sum of more than half of the terms whose two parts have
+    at most half of them each. Of the a terms of a part, or of the rest, at most a + 2 - d have
+    :math:`|c_i - c_v| \ge d`; so :math:`\sum_i (c_i - c_v)^2 \le (N + 3)^3 / 12`, and
+    :math:`|c_v| \le N/2 + 1`. By the inequality of Cauchy and Schwarz the error of the sum is, to
+    first order, at most :math:`u (\sqrt{(N + 3)^3/12}\,\|t\| + (N/2 + 1) |\sum t|)`.
+
+    Args:
+        columns: for each entry of an input, at least the sum of the squares of its weights.
+        offset: the sum of the squares of the constants.
+    """
+
+    columns: Tensor
+    offset: float = 0.0
+
+    @property
+    def steepest(self) -> float:
+        """By how much the length of the products grows with that of the input, at most."""
+        return above(math.sqrt(float(self.columns.max())), 4) if self.columns.numel() else 0.0
+
+    def length(self, inputs: Tensor) -> Tensor:
+        """The length of the vector of all products, for inputs (batch, …): (batch,), from above."""
+        squares = (inputs.square() * self.columns).flatten(1).sum(dim=1) + self.offset
+        count = inputs[0].numel()
+        return (squares + FLOAT64.absolute(count)).sqrt() * above(1.0, count + 8)
+
+    @staticmethod
+    def shares(arithmetic: Arithmetic, count: int) -> tuple[float, float]:
+        """By what the length of the products, and that of the results, are multiplied."""
+        gamma, up = arithmetic.gamma(count), 1 + 2**-30
+        # Errors of errors, and of the products themselves, by sums of at most N absolute values.
+        rest = (2 * gamma**2 + 1.01 * arithmetic.unit) * math.sqrt(count)
+        first = arithmetic.unit * math.sqrt((count + 3) ** 3 / 12)
+        return (first + rest) * up, arithmetic.unit * (count / 2 + 1) * up
+
+
+@dataclass(frozen=True, eq=False)
 class Rounding:
     r"""By how much the computed result of an operation can differ from the exact one.
 
@@ -92,6 +133,7 @@ class Rounding:
             half of the result, as terms of one sign must cancel the others, and so is its error.
         of_box: M by bounds on the inputs and a bound on the result, where that says more than
             absolute values; None for `spread` and `offset`.
+        products: the squares of what is added, if it is one sum of products for every output.
         short: `spread` of one input in float32, with weights that are not smaller, where that is
             enough and much faster; None where it is not.
     """
@@ -101,6 +143,7 @@ class Rounding:
     offset: Tensor | float = 0.0
     is_sum: bool = False
     of_box: Callable[[Sequence[tuple[Tensor, Tensor]], Tensor], Tensor] | None = None
+    products: ProductSquares | None = None
     short: Callable[[Tensor], Tensor] | None = None
 
     def magnitude(self, *sizes: Tensor) -> Tensor:

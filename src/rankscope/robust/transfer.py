@@ -54,14 +54,19 @@ from rankscope.robust.forms import (
 )
 from rankscope.robust.graph import Graph, Node, Reading, sample_shape
 from rankscope.robust.norm_preserving import GroupSort, HouseholderActivation, MaxMin
-from rankscope.robust.operator_norms import ORTHOGONAL, operator_norm, plain_form
+from rankscope.robust.operator_norms import (
+    ORTHOGONAL,
+    as_convolution,
+    operator_norm,
+    plain_form,
+)
 from rankscope.robust.orthogonal import (
     OrthogonalConvTranspose1d,
     OrthogonalConvTranspose2d,
     with_kernel,
 )
 from rankscope.robust.relaxations import Smooth, product, quotient
-from rankscope.robust.rounding import LIBRARY, Rounding, above, short_weights
+from rankscope.robust.rounding import LIBRARY, ProductSquares, Rounding, above, short_weights
 
 
 def read_transfer_functions(
@@ -142,8 +147,35 @@ def _layer_rounding(node: Node, layer: nn.Module, absolute: nn.Module) -> Roundi
         absolute,
         offset,
         is_sum=True,
+        products=_product_squares(node, layer, offset),
         short=_absolute(layer, short_weights) if _is_short(node) else None,
     )
+
+
+def _product_squares(node: Node, layer: nn.Module, offset: Tensor | float) -> ProductSquares | None:
+    """Every entry of an input meets every weight of its channel once, or as often as it recurs."""
+    before, after = sample_shape(node.inputs[0]), sample_shape(node.output)
+    is_linear = isinstance(layer, nn.Linear)
+    # Where edges are repeated or reflected, some entries recur and others do not.
+    if len(before) > 1 if is_linear else layer.padding_mode not in ("zeros", "circular"):
+        return None
+    squares = _weight(layer).detach().double().square()
+    again = 1
+    if isinstance(layer, _TRANSPOSED):
+        columns = squares.flatten(1).sum(dim=1)
+    elif is_linear:
+        columns = squares.sum(dim=0)
+    else:
+        known = as_convolution(layer)
+        by_group = squares.view(known.groups, -1, *squares.shape[1:])
+        columns = by_group.sum(dim=1).flatten(2).sum(dim=2).flatten()
+        if known.is_circular:
+            sizes = zip(before[1:], after[1:], known.stride, strict=True)
+            again = math.prod(math.ceil(m * math.gcd(s, n) / n) for n, m, s in sizes)
+    constants = offset.square().sum() * math.prod(after[1:]) if isinstance(offset, Tensor) else 0.0
+    up = again * above(1.0, squares.numel() + 8)
+    columns = columns.view(-1, *[1] * (len(before) - 1))
+    return ProductSquares(columns * up, float(constants) * up)
 
 
 def _is_short(node: Node) -> bool:
@@ -153,11 +185,16 @@ def _is_short(node: Node) -> bool:
 
 def _terms(layer: nn.Module) -> int:
     """The most products that one output is a sum of."""
-    weight = layer.weight() if isinstance(layer, ORTHOGONAL) else layer.weight
-    assert isinstance(weight, Tensor)
+    weight = _weight(layer)
     if isinstance(layer, _TRANSPOSED):
         return weight[:, 0].numel() // int(layer.groups)
     return weight[0].numel()
+
+
+def _weight(layer: nn.Module) -> Tensor:
+    weight = layer.weight() if isinstance(layer, ORTHOGONAL) else layer.weight
+    assert isinstance(weight, Tensor)
+    return weight
 
 
 def _norm(node: Node, layer: nn.Module) -> float:
@@ -245,6 +282,7 @@ def _matrix(node: Node, weight: Tensor) -> TransferFunction:
         return functional.linear(sizes, short_size)
 
     bias = node.arguments.get("bias")
+    offset = bias.abs().double() if isinstance(bias, Tensor) else 0.0
     return TransferFunction(
         "operator norm, measured",
         lambda: (_norm(node, layer),),
@@ -252,8 +290,9 @@ def _matrix(node: Node, weight: Tensor) -> TransferFunction:
         rounding=Rounding(
             weight.shape[1] + 2,
             spread,
-            bias.abs().double() if isinstance(bias, Tensor) else 0.0,
+            offset,
             is_sum=True,
+            products=_product_squares(node, layer, offset),
             short=short if _is_short(node) else None,
         ),
     )

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+import numpy
+
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Region
 from rankscope.drawing.layout.placement import Dot, Segment, Side, Wiring
@@ -70,7 +72,6 @@ class Page:
 
     def __post_init__(self) -> None:
         self._solids: Buckets[Shape | Label] = Buckets()
-        self._ink: Buckets[Point] = Buckets()
         self._borders: Buckets[Box] = Buckets()
         for shape in (*self.shapes, *self.marks):
             self._solids.add(shape.box, shape)
@@ -83,9 +84,9 @@ class Page:
                 (right, top, right, bottom),
             ):
                 self._borders.add(border, border)
-        for route in self.routes:
-            for point in spaced_points(route.line, SPACING):
-                self._ink.add((*point, *point), point)
+        points = [point for route in self.routes for point in spaced_points(route.line, SPACING)]
+        ink = numpy.array(points, dtype=numpy.float64).reshape(-1, 2)
+        self._ink_across, self._ink_down = ink[ink[:, 0].argsort()].T
 
     def add(self, label: Label) -> None:
         """Put a label down."""
@@ -99,9 +100,17 @@ class Page:
             wide = min(box[2], other[2] + 4) - max(box[0], other[0] - 4)
             high = min(box[3], other[3] + 4) - max(box[1], other[1] - 4)
             cost += OVER_SHAPE + 0.2 * max(0.0, wide) * max(0.0, high)
-        cost += OVER_WIRE * sum(1 for _ in self._ink.near(_grow(box, 3.5)))
+        cost += OVER_WIRE * self._num_points(_grow(box, 3.5))
         cost += OVER_BORDER * sum(1 for _ in self._borders.near(_grow(box, 5.0)))
         return cost
+
+    def _num_points(self, box: Box) -> int:
+        """How many points of wires are in a box."""
+        left, top, right, bottom = box
+        first = numpy.searchsorted(self._ink_across, left, side="left")
+        last = numpy.searchsorted(self._ink_across, right, side="right")
+        down = self._ink_down[first:last]
+        return int(numpy.count_nonzero((top <= down) & (down <= bottom)))
 
     def pieces(self, route: Route) -> Iterator[list[Point]]:
         """Visible runs of a route: split at corners, at borders, and under shapes."""
@@ -117,13 +126,13 @@ class Page:
         """Which frames a point is in; None if a shape hides it."""
         if self._is_hidden(point):
             return None
-        return tuple(frame.covers(point) for frame in self.frames)
+        return tuple([frame.covers(point) for frame in self.frames])
 
     def _is_hidden(self, point: Point) -> bool:
-        return any(
-            isinstance(thing, Shape) and thing.covers(point)
-            for _, thing in self._solids.near((*point, *point))
-        )
+        for _, thing in self._solids.near((*point, *point)):
+            if isinstance(thing, Shape) and thing.covers(point):
+                return True
+        return False
 
 
 def place_labels(page: Page, requests: Sequence[Request]) -> tuple[Label, ...]:

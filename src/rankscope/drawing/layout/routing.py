@@ -6,7 +6,7 @@ around them, then what crosses it.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -42,28 +42,31 @@ class Buckets(Generic[Thing]):
 
     def add(self, box: Box, thing: Thing) -> None:
         """Remember a thing."""
+        place = len(self._things)
         for cell in _cells(box):
-            self._cells.setdefault(cell, []).append(len(self._things))
+            self._cells.setdefault(cell, []).append(place)
         self._things.append((box, thing))
 
     def near(self, box: Box) -> Iterator[tuple[Box, Thing]]:
         """Things whose boxes meet a box, in the order they were added."""
-        places = {place for cell in _cells(box) for place in self._cells.get(cell, ())}
-        for place in sorted(places):
+        left, top, right, bottom = box
+        for place in self._places(_cells(box)):
             other, thing = self._things[place]
-            if (
-                box[0] <= other[2]
-                and other[0] <= box[2]
-                and box[1] <= other[3]
-                and other[1] <= box[3]
-            ):
+            if left <= other[2] and other[0] <= right and top <= other[3] and other[1] <= bottom:
                 yield other, thing
 
+    def _places(self, cells: Sequence[tuple[int, int]]) -> Sequence[int]:
+        if len(cells) == 1:
+            return self._cells.get(cells[0], ())
+        return sorted({place for cell in cells for place in self._cells.get(cell, ())})
 
-def _cells(box: Box) -> Iterator[tuple[int, int]]:
-    for column in range(int(box[0] // CELL), int(box[2] // CELL) + 1):
-        for row in range(int(box[1] // CELL), int(box[3] // CELL) + 1):
-            yield (column, row)
+
+def _cells(box: Box) -> list[tuple[int, int]]:
+    left, top = int(box[0] // CELL), int(box[1] // CELL)
+    right, bottom = int(box[2] // CELL), int(box[3] // CELL)
+    if left == right and top == bottom:
+        return [(left, top)]  # as for every point: there are many
+    return [(column, row) for column in range(left, right + 1) for row in range(top, bottom + 1)]
 
 
 # --- Ways a wire can run between two points: straight, elbow, bracket, lane, arc, loop ------------
