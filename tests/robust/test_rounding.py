@@ -1,6 +1,8 @@
 """Nothing is certified that floats refute: counterexamples, exact oracles, searches for more."""
 
+import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,12 +16,24 @@ from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.factorize.linear import FactorizedLinear
 from rankscope.robust import OrthogonalConv2d, operator_norm
 from rankscope.robust.attacks import ProjectedDescent, Threat
-from rankscope.robust.bounds import Ball, propagate_intervals, propagate_linear_bounds
+from rankscope.robust.bounds import (
+    Ball,
+    propagate_intervals,
+    propagate_linear_bounds,
+    unit_spreads,
+)
 from rankscope.robust.certification import certify
 from rankscope.robust.edge import edge_points
 from rankscope.robust.methods import Intervals, LinearBounds, Lipschitz, Method
 from rankscope.robust.norms import L2, Linf, Norm
-from rankscope.robust.rounding import FLOAT64, LIBRARY, Arithmetic, above, own_floats
+from rankscope.robust.rounding import (
+    FLOAT64,
+    LIBRARY,
+    Arithmetic,
+    ProductSquares,
+    above,
+    own_floats,
+)
 from rankscope.robust.transfer import read_transfer_functions
 
 flint = pytest.importorskip("flint")
@@ -185,6 +199,100 @@ def test_sums_in_any_order_are_within_their_error(
         assert error <= own.gamma(count) * (float(size) + abs(exact)) / 2 + own.gamma(
             count
         ) ** 2 * (float(size))
+
+
+def sum_by_a_tree(terms: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Adds any two of what is left, or always the first two; most of the first ones in a row."""
+    left: list[torch.Tensor] = list(terms)
+    while len(left) > 1:
+        far = int(torch.randint(1, len(left), (), generator=generator)) if len(left) % 3 else 1
+        left = [left[0] + left[far], *left[1:far], *left[far + 1 :]]
+    return left[0]
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    count=st.integers(2, 60),
+    seed=st.integers(0, 2**16),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    is_sorted=st.booleans(),
+)
+def test_sums_by_any_tree_are_within_the_bound_by_squares(
+    count: int, seed: int, dtype: torch.dtype, is_sorted: bool
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    terms = torch.randn(count, generator=generator).to(dtype)
+    if is_sorted:  # the worst: partial sums rise, and fall again
+        terms = terms.sort(descending=True).values
+    exact = math.fsum(terms.double().tolist())
+    of_squares, of_result = ProductSquares.shares(Arithmetic.of(dtype), count)
+    allowed = of_squares * float(terms.double().norm()) + of_result * abs(exact)
+    for total in (sum_by_a_tree(terms, generator), sum_by_a_tree(terms.flip(0), generator)):
+        assert abs(float(total) - exact) <= allowed
+
+
+@pytest.mark.parametrize("count", [5, 40, 400])
+def test_the_worst_order_of_the_worst_terms_attains_the_bound_by_squares(count: int) -> None:
+    """Terms that fall evenly, added up from the first."""
+    weights = torch.tensor([count - max(1, place) for place in range(count)], dtype=torch.float64)
+    terms = weights - weights.mean()
+    partial = float(terms.cumsum(0)[1:].abs().sum())
+    allowed = math.sqrt((count + 3) ** 3 / 12) * float(terms.norm())
+    assert 1 - 5 / count <= partial / allowed <= 1
+
+
+LAYERS = [
+    (nn.Conv2d(4, 6, 3, padding=1, groups=2), (4, 5, 5)),
+    (nn.Conv2d(4, 6, 3, stride=2), (4, 7, 7)),
+    (nn.Conv1d(2, 3, 5, padding=4, padding_mode="circular"), (2, 5)),
+    (nn.ConvTranspose2d(4, 6, 2, stride=2, groups=2), (4, 3, 3)),
+    (nn.Linear(7, 4), (7,)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda part: type(part).__name__)
+def test_squares_and_sizes_of_products_are_those_of_a_layer_written_out(
+    layer: nn.Module, shape: tuple[int, ...]
+) -> None:
+    (transfer,) = read_transfer_functions(layer, shape, precise=True)[1]
+    rounding = transfer.rounding
+    assert rounding is not None
+    assert rounding.products is not None
+    inputs = torch.randn(3, *shape, dtype=torch.float64)
+    squares = copy.deepcopy(layer).double()
+    with torch.no_grad():
+        for weight in squares.parameters():
+            weight.square_()
+        # Two products that meet in one place are one weight here: at least as much.
+        length = squares(inputs.square()).flatten(1).sum(dim=1).sqrt()
+        assert (rounding.products.length(inputs) >= length * (1 - 1e-12)).all()
+        inside = rounding.products.length(inputs + 1e-3) - rounding.products.length(inputs)
+        assert (inside <= rounding.products.steepest * 1e-3 * inputs[0].numel() ** 0.5).all()
+        # In float32, and not below what float64 has.
+        plain = replace(rounding, short=None)
+        sizes = (inputs.abs() * 10.0 ** torch.randint(-45, 30, inputs.shape)).clamp(max=1e30)
+        found, wanted = rounding.magnitude(sizes), plain.magnitude(sizes)
+        assert rounding.short is not None
+        assert (found >= wanted * (1 - 1e-12)).all()
+        assert (found <= wanted * (1 + 1e-4) + 1e-7 * float(sizes.max())).all()
+
+
+def test_the_middle_of_a_ball_is_not_taken_to_be_exact() -> None:
+    """In float64, 1e16 x + y - 1e16 x may be anything but y: exact certificates count that, too."""
+    model = nn.Sequential(nn.Linear(3, 1), nn.ReLU(), nn.Linear(1, 2)).double()
+    first, last = model[0], model[2]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    centres = torch.tensor([[0.3, 0.25, 0.3]], dtype=torch.float64)
+    with torch.no_grad():
+        first.weight.copy_(torch.tensor([[1e16, 1.0, -1e16]]))
+        first.bias.fill_(4.0)
+        last.weight.copy_(torch.tensor([[1.0], [-1.0]]))
+        graph, transfers = read_transfer_functions(model, (3,), precise=True)
+        ball = Ball(centres, 1e-30, L2(), is_exact=True)
+        spreads = unit_spreads(graph, transfers, ball.norm)
+        box = propagate_intervals(graph, transfers, ball, spreads)[graph.nodes[0].output]
+    assert float(box.lower) <= 4.25 <= float(box.upper)
 
 
 @pytest.mark.parametrize(

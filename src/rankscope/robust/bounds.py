@@ -237,32 +237,29 @@ def _rounded(  # noqa: PLR0913 - what is known of one operation
     own = own_arithmetic(node)
     of_magnitude, of_results = rounding.shares(own)
 
+    absolute = own.absolute(rounding.count)
+
+    @cache
     def lost() -> Tensor:
-        error = weighted_sum(magnitude, of_magnitude, results + slack(), of_results)
-        error = error + own.absolute(rounding.count)
+        error = weighted_sum(magnitude, of_magnitude, results + slack(), of_results) + absolute
         return infinite_beyond(own.largest / 4, magnitude, error)
 
     # What is computed here once is computed on the way back, too: the same bound holds.
-    share, rest = _float64_share(node)
     if is_exact:
-        of_magnitude, of_results, absolute = 0.0, 0.0, 0.0
-    else:
-        absolute = own.absolute(rounding.count)
-    up = (1 + of_results) * (1 + 2**-40)
-    if isinstance(transfer.form, Affine):
-        # The same as slack and rounding together, in one go.
+        error = slack()
+    elif isinstance(transfer.form, Affine):
+        # Both errors in one go.
+        share, rest = _float64_share(node)
+        up = (1 + of_results) * (1 + 2**-40)
         error = weighted_sum(
             magnitude, of_magnitude + share * up, results, of_results + 2 * share * up
         )
-        error += absolute + rest * up
+        error = infinite_beyond(own.largest / 4, magnitude, error.add_(absolute + rest * up))
     else:
-        error = weighted_sum(magnitude, of_magnitude, results, of_results)
-        error = error + slack() * up + absolute
-    if not is_exact:
-        error = infinite_beyond(own.largest / 4, magnitude, error)
+        error = slack() + lost()
     drift = drift if drift is None else drift + lost()
     # The last rounding is a small part of the slack.
-    return Box(ends[0] - error, ends[1] + error, slack, None if is_exact else cache(lost), drift)
+    return Box(ends[0] - error, ends[1] + error, slack, None if is_exact else lost, drift)
 
 
 def _slack(

@@ -333,6 +333,11 @@ def approximate_on_box(
     """
     if not epsilon > 0 or not numpy.isfinite(epsilon):
         raise ConstructionError(f"approximate_on_box: epsilon must be positive, got {epsilon}.")
+    if epsilon < _LEAST_EPSILON:
+        raise ConstructionError(
+            f"approximate_on_box: epsilon must be at least {_LEAST_EPSILON:.3g}, got {epsilon}: "
+            "products that small are flushed to zero in float64."
+        )
     # Cells in which the function itself varies by a sixth of epsilon.
     grid = _grid(target, box, epsilon / 6)
     cells = int(numpy.prod([float(count) for count in grid]))
@@ -379,6 +384,7 @@ def approximate_on_box(
 
 
 _FOR_NETWORK = 0.999  # of what is left of epsilon; the rest is for rounding
+_LEAST_EPSILON = 2.0**40 * FLOAT64.smallest
 
 
 def _largest(box: Box) -> float:
@@ -406,6 +412,7 @@ def _rounding_error(network: nn.Sequential, exponentials: ExponentialSum, box: B
     # exponentials, each with about ten roundings that add up from kink to kink; and its sums.
     reached = float(outer @ (sizes + hidden)) + float(numpy.abs(last.bias).sum())
     error = float(outer @ hidden) + FLOAT64.gamma(32 * units + 64) * reached
+    error += (1 + float(outer.sum())) * FLOAT64.absolute(32 * units + 64)
     return above(error, units + 16)
 
 
