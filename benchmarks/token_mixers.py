@@ -1,8 +1,8 @@
 """Transformers and recurrences on all pairs of half-inputs, against the attention kernel.
 
 Both evaluate exactly modulo a prime; eight tokens, width 4, one thread. Plain attention sees other
-tokens through one Gram matrix, a mask or a gate makes a matrix for every token: the sums of
-products that a pair costs are counted beside the times.
+tokens through one Gram matrix, a mask or a gate makes a matrix for every token: the products that a
+value costs are counted beside the times, and the time of each product compared as well.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ import numpy
 import torch
 
 from benchmarks.timing import processor_time_ratio
+from rankscope.rank.measured import SplitFunction
+from rankscope.rank.networks.moments import MomentFunction
 from rankscope.rank.networks.network import PolynomialNetwork
 from rankscope.rank.networks.pair_programs import ProgramFunction
 from rankscope.rank.networks.polynomial_transformer import PolynomialTransformer
@@ -59,8 +61,18 @@ def _against_attention(network: PolynomialNetwork, depth: int) -> dict[str, obje
             lambda f=known: f.values(points, points),  # type: ignore[misc]
             repeats=5,
         )
+        products, known_products = (_num_products(function) for function in (ours, known))
         row[f"{split}_ns"] = round(seconds / POINTS**2 * 1e9)
         row[f"{split}_times_attention"] = round(ratio, 2)
-        if isinstance(ours, ProgramFunction):
-            row[f"{split}_sums"] = ours.programs.num_instructions
+        row[f"{split}_products"] = products
+        row[f"{split}_products_of_attention"] = known_products
+        row[f"{split}_times_attention_per_product"] = round(ratio * known_products / products, 2)
     return row
+
+
+def _num_products(function: SplitFunction) -> int:
+    """Products of two residues that one value costs, beyond those of each side's points."""
+    if isinstance(function, ProgramFunction):
+        return function.programs.pairs.num_products
+    assert isinstance(function, MomentFunction)
+    return function.program.num_products

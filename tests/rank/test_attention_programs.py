@@ -32,10 +32,15 @@ def test_a_program_computes_what_was_written_whatever_rows_it_reuses(
         for number in writer.inputs
     }
     result = writer.inputs[-1]
+    chosen = [result]
     for _ in range(length):
-        count = draw.randint(1, 9)
-        chosen = draw.choices(list(known), k=count)
+        # Often the same values again, but for one or two: such sums are carried out together.
         if draw.random() < 0.5:
+            chosen = draw.choices(list(known), k=draw.randint(1, 9))
+        elif draw.random() < 0.5:
+            chosen = [*chosen[:-1], draw.choice(list(known))]
+        count = len(chosen)
+        if draw.random() < 0.3:
             others = draw.choices(list(known), k=count)
             result = writer.dot(others, chosen)
             factors = [known[other] for other in others]

@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.errors import TooLargeError
+from rankscope.errors import BudgetError, MeasurementError, TooLargeError
+from rankscope.rank.measured import MeasureOptions
+from rankscope.rank.measuring import measure_rank
+from rankscope.rank.networks.degree import DegreePolynomial
+from rankscope.rank.networks.message_passing import MessagePassing
+from rankscope.rank.networks.mixer import PolynomialMixer
+from rankscope.rank.networks.network import PolynomialNetwork
+from rankscope.rank.networks.polynomial_transformer import PolynomialTransformer
+from rankscope.rank.networks.products import ProductNetwork
+from rankscope.rank.networks.recurrence import Recurrence
+from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.rank.partition import Partition
 from rankscope.rank.tiles import (
     MemoryBudget,
     available_memory,
@@ -91,3 +102,38 @@ def test_elsewhere_half_of_what_is_built_in_or_4_gib_is_assumed(
 def test_the_default_limit_leaves_a_fifth_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankscope.rank.tiles.available_memory", lambda: 1000)
     assert default_memory_limit() == 800
+
+
+def test_a_first_sample_that_takes_too_long_is_refused_before_it_begins() -> None:
+    network = PolynomialTransformer(
+        depth=3, width=16, heads=2, is_causal=True, has_residual=True, num_tokens=32
+    )
+    with pytest.raises(
+        BudgetError,
+        match=r"Measuring polynomial-transformer on a first sample of 512 x 512 points is "
+        r"estimated to take .* of one core \(196,608 products for each value\); the best bound, "
+        r".* would need .* MiB. In 10 s, no sample fits.",
+    ):
+        measure_rank(network, Partition.interleaved(32), MeasureOptions(memory_limit=2**30))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        PolynomialTransformer(depth=2, width=2, num_tokens=4, is_causal=True),
+        Recurrence(kind="delta", depth=2, width=2, num_tokens=4),
+        MessagePassing(edges=((0, 1), (1, 2), (2, 3)), num_vertices=4, depth=2, width=2),
+        SelfAttention(depth=2, width=2, num_tokens=4),
+        PolynomialMixer(
+            num_tokens=4, input_size=2, width=2, token_hidden=2, channel_hidden=2, depth=1
+        ),
+        DegreePolynomial(num_inputs=4, width=2, degrees=(2, 2)),
+        ProductNetwork(num_inputs=4, degree=2, depth=2),
+    ],
+    ids=lambda network: network.family,
+)
+def test_every_family_has_an_estimate(network: PolynomialNetwork) -> None:
+    with pytest.raises(BudgetError, match=f"Measuring {network.family} on a first sample of"):
+        measure_rank(network, Partition.interleaved(4), MeasureOptions(max_seconds=1e-9))
+    with pytest.raises(MeasurementError, match="max_seconds must be above 0, got -1"):
+        MeasureOptions(max_seconds=-1)

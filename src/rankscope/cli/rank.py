@@ -83,6 +83,10 @@ def run(
         str, typer.Option(help="threading, loky, sequential, ray or dask.")
     ] = "threading",
     jobs: Annotated[int | None, typer.Option(help="Workers (all cores).")] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(help="Refuse if a first sample would take longer than this (exact)."),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -118,6 +122,7 @@ def run(
         is_graded=graded,
         checkpoint=checkpoint,
         workers=Workers(backend, jobs),
+        max_seconds=max_seconds,
     )
     if certificate is not None:
         require_writable(certificate)

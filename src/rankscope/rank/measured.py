@@ -68,6 +68,9 @@ class MeasureOptions:
         memory_limit: in bytes; None for four fifths of what is available.
         checkpoint: a folder to keep finished tiles in; the same call goes on from there.
         workers: who computes the tiles.
+        max_seconds: of one core that a first sample (512 x 512 at most) may take; refused before
+            it begins if the estimate is longer. None for an hour, or for ten seconds if what the
+            best bound allows would not fit in memory.
         report: called after every finished tile and elimination.
 
     Raises:
@@ -84,6 +87,7 @@ class MeasureOptions:
     checkpoint: Path | None = None
     workers: Workers = field(default_factory=Workers)
     report: Report = ignore
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -99,6 +103,10 @@ class MeasureOptions:
         if self.memory_limit is not None and self.memory_limit < 1:
             raise MeasurementError(
                 f"MeasureOptions: memory_limit is a number of bytes, got {self.memory_limit}."
+            )
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise MeasurementError(
+                f"MeasureOptions: max_seconds must be above 0, got {self.max_seconds}."
             )
         if self.primes is not None:
             _require_primes(self.primes)

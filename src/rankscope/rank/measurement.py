@@ -328,7 +328,7 @@ def _read_with_digest(path: Path, on_damage: Callable[[str], None]) -> bytes | N
 
 FORMAT_VERSION = 1
 # Larger matrices are replaced by those of the graded parts, where there are any.
-_LARGEST_UNGRADED = 4096
+LARGEST_UNGRADED = 4096
 # Up to here a sample may grow to see whether a bound that does not fit in memory is far too high.
 _PROBE = TILE_SIDE
 _BYTES_PER_VALUE = 24  # while a tile is computed: int64, and as much again on the way, twice
@@ -411,7 +411,7 @@ def _is_graded(
     if options.is_graded is not None:
         return options.is_graded
     upper = problem.upper_value
-    return function.num_grades > 1 and (upper is None or upper > _LARGEST_UNGRADED)
+    return function.num_grades > 1 and (upper is None or upper > LARGEST_UNGRADED)
 
 
 def _checkpoint(

@@ -3,25 +3,51 @@
 A residue is a float64 integer of absolute value at most h = (p + 3) / 2; `separation.kernels`
 proves that x - rint(x / p) p is one, exactly, for every integer x with |x| + h <= 2^53.
 
-An instruction sums up to four products of rows, or up to six of a factor and a row. Its operands
-are residues, or what the two sides of a pair add up to, at most 2h:
+An instruction sums up to six products of rows, or up to eight of a factor and a row. Rows hold
+residues, or what the two sides of a pair add up to, at most 2h; factors are residues:
 
-- p < 2^25: |target| + 6 (2h)^2 + h <= 24 (2^24 + 1)^2 + 2^26 < 2^53, so it is reduced once.
+- p < 2^25: |target| + 6 (2h)^2 + h <= 24 (2^24 + 1)^2 + 2^26 < 2^53, and 8 h (2h) is less, so it
+  is reduced once.
 - otherwise what the sides add up to is reduced first, and products are taken one by one with the
   left factor cut in two, 2^16 high + low with |low| <= 2^15 and |high| <= 2^14 + 1: then
   |high · right| < 2^45, and |target| + 2^16 |its residue| + |low · right| < 2^48.
+
+All these sums are exact in any order, with or without fused operations. The loops over lanes are
+written down in LLVM's language, eight lanes at a time, one for each kind of instruction: numba's
+own loops test before every run whether the rows overlap, which takes longer than the run. They
+stand in this file because numba's cache knows a function by its own file only.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from rankscope.rank.residues import HALF_WIDTH, compiled
 
-LANES = 256  # pairs at once: enough to hide the work per instruction, few enough for the caches
+LANES = 128  # pairs at once: enough to hide the work per instruction, few enough for the caches
 TOGETHER = 32  # left points between two changes of the scale: enough to hide the loading of rows
 NARROW = float(2**25)
+
+VECTOR = 8  # lanes at once; a multiple of them in every row
+MOST_PRODUCTS, MOST_MULTIPLES = 6, 8  # terms of one instruction
+GROUPS = (4, 2)  # how many instructions may share their rows
+MOST_OWN = 2  # terms of an instruction in a group whose rows are its own, the last ones
+
+# The columns of an instruction.
+CODE, TARGET, LEFT = 0, 1, 2
+RIGHT = LEFT + MOST_MULTIPLES
+COLUMNS = RIGHT + MOST_MULTIPLES
+
+_DOUBLE, _INTEGER = ir.DoubleType(), ir.IntType(64)
+_VECTORS = ir.VectorType(_DOUBLE, VECTOR)
+_FUSED = ("contract",)
 
 Rows = NDArray[numpy.float64]
 Instructions = NDArray[numpy.int64]
@@ -31,9 +57,8 @@ class Program(NamedTuple):
     """A straight-line program on rows of residues; row 0 is zero and the inputs follow it.
 
     Args:
-        instructions: (count, 15): whether the left operands are factors (1) or rows (0); the
-            target row; whether to add to it (1) or to overwrite it (0); six left operands;
-            six right ones, which are rows, row 0 after the last of them.
+        instructions: (count, columns): the code of its kind, the target row, the left operands
+            (rows or factors), and the right ones, which are rows; row 0 after the last of them.
         factors: the constants, balanced; number 0 is zero.
         num_rows: how many rows it works on.
         results: the rows that hold the outcome.
@@ -44,78 +69,203 @@ class Program(NamedTuple):
     num_rows: int
     results: NDArray[numpy.int64]
 
-
-@compiled
-def add_products(rows: Rows, instruction: Instructions, prime: float) -> None:
-    """Sum up to four products of rows, for a prime below 2^25."""
-    inverse = 1.0 / prime
-    kept = float(instruction[2])
-    target = rows[instruction[1]]
-    left0, left1 = rows[instruction[3]], rows[instruction[4]]
-    right0, right1 = rows[instruction[9]], rows[instruction[10]]
-    if instruction[11] == 0:
-        for lane in range(target.size):
-            first = left0[lane] * right0[lane] + left1[lane] * right1[lane]
-            value = kept * target[lane] + first
-            target[lane] = value - numpy.rint(value * inverse) * prime
-        return
-    left2, left3 = rows[instruction[5]], rows[instruction[6]]
-    right2, right3 = rows[instruction[11]], rows[instruction[12]]
-    for lane in range(target.size):
-        first = left0[lane] * right0[lane] + left1[lane] * right1[lane]
-        second = left2[lane] * right2[lane] + left3[lane] * right3[lane]
-        value = kept * target[lane] + (first + second)
-        target[lane] = value - numpy.rint(value * inverse) * prime
+    @property
+    def num_products(self) -> int:
+        """Products of two residues that a run computes in each lane."""
+        return int((self.instructions[:, CODE] % 16).sum())
 
 
-@compiled
-def add_multiples(rows: Rows, factors: Rows, instruction: Instructions, prime: float) -> None:
-    """Sum up to six products of a factor and a row, for a prime below 2^25."""
-    inverse = 1.0 / prime
-    kept = float(instruction[2])
-    target = rows[instruction[1]]
-    factor0, factor1 = factors[instruction[3]], factors[instruction[4]]
-    right0, right1 = rows[instruction[9]], rows[instruction[10]]
-    if instruction[11] == 0:
-        for lane in range(target.size):
-            first = factor0 * right0[lane] + factor1 * right1[lane]
-            value = kept * target[lane] + first
-            target[lane] = value - numpy.rint(value * inverse) * prime
-        return
-    factor2, factor3 = factors[instruction[5]], factors[instruction[6]]
-    right2, right3 = rows[instruction[11]], rows[instruction[12]]
-    if instruction[13] == 0:
-        for lane in range(target.size):
-            first = factor0 * right0[lane] + factor1 * right1[lane]
-            second = factor2 * right2[lane] + factor3 * right3[lane]
-            value = kept * target[lane] + (first + second)
-            target[lane] = value - numpy.rint(value * inverse) * prime
-        return
-    factor4, factor5 = factors[instruction[7]], factors[instruction[8]]
-    right4, right5 = rows[instruction[13]], rows[instruction[14]]
-    for lane in range(target.size):
-        first = factor0 * right0[lane] + factor1 * right1[lane]
-        second = factor2 * right2[lane] + factor3 * right3[lane]
-        third = factor4 * right4[lane] + factor5 * right5[lane]
-        value = kept * target[lane] + (first + second + third)
-        target[lane] = value - numpy.rint(value * inverse) * prime
+# --- Instructions in explicit vectors -------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """What an instruction does.
+
+    Args:
+        terms: of its sum.
+        is_factor: whether the left operands are factors and not rows.
+        is_added: whether the sum is added to the target.
+        together: how many instructions, from this one on, are carried out together.
+        own: how many of the last terms have rows of their own; the others share them.
+    """
+
+    terms: int
+    is_factor: bool
+    is_added: bool
+    together: int = 1
+    own: int = 0
+
+    @property
+    def code(self) -> int:
+        """Its number."""
+        return self.terms + 16 * (
+            self.is_factor + 2 * self.is_added + 4 * (self.together + 8 * self.own)
+        )
+
+
+def _kinds() -> Iterator[Kind]:
+    most = {False: MOST_PRODUCTS, True: MOST_MULTIPLES}
+    for is_added, is_factor in product((False, True), repeat=2):
+        for terms in range(1, most[is_factor] + 1):
+            yield Kind(terms, is_factor=is_factor, is_added=is_added)
+    for together, own in product(GROUPS, range(MOST_OWN + 1)):
+        for terms in range(own + 1, MOST_MULTIPLES + 1):
+            yield Kind(terms, is_factor=True, is_added=False, together=together, own=own)
+
+
+@intrinsic
+def carry_out(
+    typing_context: Any, rows: Any, instructions: Any, factors: Any, prime: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """Carry out all instructions, for a prime below 2^25.
+
+    Args:
+        typing_context: numba's own.
+        rows: (rows, lanes), float64, contiguous.
+        instructions: (count, COLUMNS), int64, contiguous.
+        factors: float64, contiguous.
+        prime: as a float64.
+    """
+    del typing_context
+    return types.void(rows, instructions, factors, prime), _written
+
+
+def _written(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The loop over instructions, which branches by their codes."""
+    rows, code, factors = (
+        context.make_array(kind)(context, builder, value)
+        for kind, value in zip(signature.args[:3], arguments[:3], strict=True)
+    )
+    run = _Run(builder, rows, code, factors, arguments[3])
+    before = builder.block
+    head, end = (builder.append_basic_block(name) for name in ("instruction", "end"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    number = builder.phi(_INTEGER, "number")
+    number.add_incoming(_number(0), before)
+    is_left = builder.icmp_signed("<", number, run.count)
+    inside = builder.append_basic_block("code")
+    builder.cbranch(is_left, inside, end)
+    builder.position_at_end(inside)
+    run.line = builder.gep(run.code, [builder.mul(number, _number(COLUMNS))])
+    unknown = builder.append_basic_block("unknown")
+    branches = builder.switch(run.read(CODE), unknown)
+    for kind in _kinds():
+        block = builder.append_basic_block(f"kind{kind.code}")
+        branches.add_case(_number(kind.code), block)
+        builder.position_at_end(block)
+        run.sums(kind)
+        number.add_incoming(builder.add(number, _number(kind.together)), builder.block)
+        builder.branch(head)
+    builder.position_at_end(unknown)
+    builder.unreachable()
+    builder.position_at_end(end)
+    return context.get_dummy_value()
+
+
+class _Run:
+    """What the blocks of the loop read."""
+
+    def __init__(self, builder: Any, rows: Any, code: Any, factors: Any, prime: Any) -> None:
+        self.builder = builder
+        self.rows, self.code, self.factors = rows.data, code.data, factors.data
+        self.num_lanes = builder.extract_value(rows.shape, 1)
+        self.count = builder.extract_value(code.shape, 0)
+        self.prime = self.spread(prime)
+        self.inverse = self.spread(builder.fdiv(ir.Constant(_DOUBLE, 1.0), prime))
+        self.line: Any = None
+        self.rint = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, ir.FunctionType(_VECTORS, [_VECTORS]), f"llvm.rint.v{VECTOR}f64"
+        )
+
+    def read(self, column: int, *, after: int = 0) -> Any:
+        """A column of this instruction, or of one after it."""
+        return self.builder.load(self.builder.gep(self.line, [_number(column + COLUMNS * after)]))
+
+    def row(self, number: Any) -> Any:
+        return self.builder.gep(self.rows, [self.builder.mul(number, self.num_lanes)])
+
+    def spread(self, number: Any) -> Any:
+        """One number in all lanes of a vector."""
+        nothing = ir.Constant(_VECTORS, ir.Undefined)
+        first = self.builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
+        return self.builder.shuffle_vector(first, nothing, zeros)
+
+    def factor(self, number: Any) -> Any:
+        return self.spread(self.builder.load(self.builder.gep(self.factors, [number])))
+
+    def sums(self, kind: Kind) -> None:
+        """The loop over lanes of one kind of instruction; everything is loaded before it is stored.
+
+        A target may therefore be one of the rows that are read.
+        """
+        builder, members = self.builder, range(kind.together)
+        operand = self.factor if kind.is_factor else self.row
+        lefts = [
+            [operand(self.read(LEFT + term, after=one)) for term in range(kind.terms)]
+            for one in members
+        ]
+        num_shared = kind.terms - kind.own
+        shared = [self.row(self.read(RIGHT + term)) for term in range(num_shared)]
+        owned = [
+            [self.row(self.read(RIGHT + n, after=one)) for n in range(num_shared, kind.terms)]
+            for one in members
+        ]
+        targets = [self.row(self.read(TARGET, after=one)) for one in members]
+        before, loop = builder.block, builder.append_basic_block("lanes")
+        after = builder.append_basic_block("after")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        lane = builder.phi(_INTEGER)
+        lane.add_incoming(_number(0), before)
+        values = [self._load(row, lane) for row in shared]
+        found = []
+        for one in members:
+            total = self._load(targets[one], lane) if kind.is_added else None
+            rights = [*values, *(self._load(row, lane) for row in owned[one])]
+            for left, right in zip(lefts[one], rights, strict=True):
+                factor = left if kind.is_factor else self._load(left, lane)
+                term = builder.fmul(factor, right, flags=_FUSED)
+                total = term if total is None else builder.fadd(total, term, flags=_FUSED)
+            quotient = builder.call(self.rint, [builder.fmul(total, self.inverse)])
+            multiple = builder.fmul(quotient, self.prime, flags=_FUSED)
+            found.append(builder.fsub(total, multiple, flags=_FUSED))
+        for target, value in zip(targets, found, strict=True):
+            builder.store(value, self._vector(target, lane), align=8)
+        following = builder.add(lane, _number(VECTOR))
+        lane.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, self.num_lanes), loop, after)
+        builder.position_at_end(after)
+
+    def _vector(self, row: Any, lane: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(row, [lane]), _VECTORS.as_pointer())
+
+    def _load(self, row: Any, lane: Any) -> Any:
+        return self.builder.load(self._vector(row, lane), align=8)
+
+
+def _number(value: int) -> Any:
+    return ir.Constant(_INTEGER, value)
+
+
+# --- Programs on points and on pairs of points ----------------------------------------------------
 
 
 @compiled
 def add_wide_products(rows: Rows, factors: Rows, instruction: Instructions, prime: float) -> None:
     """Sum products of either kind, one by one, for a prime below 2^31."""
     inverse = 1.0 / prime
-    target = rows[instruction[1]]
-    if instruction[2] == 0:
+    code = instruction[CODE]
+    target = rows[instruction[TARGET]]
+    if code // 32 % 2 == 0:
         target[:] = 0.0
-    for place in range(3, 9):
-        if instruction[place + 6] == 0:
-            break
-        if instruction[0] == 0:
-            left = rows[instruction[place]]
+    for term in range(code % 16):
+        if code // 16 % 2 == 0:
+            left = rows[instruction[LEFT + term]]
         else:
-            left = numpy.full(target.size, factors[instruction[place]])
-        right = rows[instruction[place + 6]]
+            left = numpy.full(target.size, factors[instruction[LEFT + term]])
+        right = rows[instruction[RIGHT + term]]
         for lane in range(target.size):
             high = numpy.rint(left[lane] / HALF_WIDTH)
             low = left[lane] - high * HALF_WIDTH
@@ -128,14 +278,11 @@ def add_wide_products(rows: Rows, factors: Rows, instruction: Instructions, prim
 @compiled
 def run_program(rows: Rows, program: Program, prime: float) -> None:
     """Carry out all instructions on rows whose inputs are in place."""
+    if prime < NARROW:
+        carry_out(rows, program.instructions, program.factors, prime)  # type: ignore[call-arg]
+        return
     for number in range(program.instructions.shape[0]):
-        instruction = program.instructions[number]
-        if prime >= NARROW:
-            add_wide_products(rows, program.factors, instruction, prime)
-        elif instruction[0] == 0:
-            add_products(rows, instruction, prime)
-        else:
-            add_multiples(rows, program.factors, instruction, prime)
+        add_wide_products(rows, program.factors, program.instructions[number], prime)
 
 
 @compiled

@@ -118,6 +118,9 @@ class MessagePassing(TokenNetwork):
         counts = self.graph.walks(self.depth - layer, self.vertex)
         return tuple(vertex for vertex, count in enumerate(counts) if count)
 
+    def program_products(self, defined: int) -> int:
+        return defined
+
     def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides, by straight-line programs."""
         from rankscope.rank.networks.message_passing_programs import message_passing_split

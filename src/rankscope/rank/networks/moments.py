@@ -3,13 +3,23 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy
 import torch
 from torch import Tensor
 
 from rankscope.rank.measured import Numbers, Residues, SplitFunction
-from rankscope.rank.networks.kernels import Program, evaluate_pairs
+from rankscope.rank.networks.kernels import (
+    COLUMNS,
+    GROUPS,
+    MOST_MULTIPLES,
+    MOST_OWN,
+    MOST_PRODUCTS,
+    Kind,
+    Program,
+    evaluate_pairs,
+)
 from rankscope.rank.networks.network import Modulo, drawn_points, interpolation_modulo
 from rankscope.rank.networks.self_attention import SelfAttention
 from rankscope.rank.partition import Partition
@@ -146,11 +156,10 @@ def _product(prime: int, *matrices: Residues) -> Residues:
     return product.astype(numpy.int64)
 
 
-# --- Writing straight-line programs for `attention_kernels`, and giving their values few rows -----
+# --- Writing straight-line programs for `kernels`, and giving their values few rows -----
 
 
-_OPERANDS = 6  # in an instruction
-MOST_TERMS = (4, 6)  # of products of rows, of multiples of rows
+MOST_TERMS = (MOST_PRODUCTS, MOST_MULTIPLES)  # of products of rows, of multiples of rows
 
 
 class ProgramWriter:
@@ -168,7 +177,7 @@ class ProgramWriter:
         self._num_values = num_inputs + 1  # number 0 is zero
         self._factors = [0] * (1 + num_open_factors)
         self._constants: dict[int, int] = {}
-        self._lines: list[list[int]] = []
+        self._lines: list[_Line] = []
 
     def dot(self, left: Sequence[int], right: Sequence[int]) -> int:
         """The sum of products of values."""
@@ -204,25 +213,22 @@ class ProgramWriter:
 
         Rows of inputs are used again too, unless they are to be kept for the next run.
         """
-        last = {number: at for at, line in enumerate(self._lines) for number in _read(line)}
+        last = {number: at for at, line in enumerate(self._lines) for number in line.read}
         last.update(dict.fromkeys(results, len(self._lines)))
         if are_inputs_kept:
             last.update(dict.fromkeys(self.inputs, len(self._lines)))
         row_of = {0: 0, **{number: number for number in self.inputs}}
         free = [number for number in self.inputs if number not in last]
         num_rows = len(row_of)
+        placed = []
         for at, line in enumerate(self._lines):
-            target, read = line[1], _read(line)
-            if target not in row_of:
-                row_of[target] = free.pop() if free else num_rows
-                num_rows = max(num_rows, row_of[target] + 1)
-            line[1] = row_of[target]
-            if line[0] == 0:
-                line[3:9] = [row_of[number] for number in line[3:9]]
-            line[9:] = [row_of[number] for number in line[9:]]
-            free += [row_of[number] for number in read if last[number] == at and number != 0]
+            if line.target not in row_of:
+                row_of[line.target] = free.pop() if free else num_rows
+                num_rows = max(num_rows, row_of[line.target] + 1)
+            placed.append(line.placed(row_of))
+            free += [row_of[number] for number in line.read if last[number] == at and number]
         return Program(
-            numpy.array(self._lines, dtype=numpy.int64).reshape(-1, 3 + 2 * _OPERANDS),
+            numpy.array(_in_groups(placed), dtype=numpy.int64).reshape(-1, COLUMNS),
             balanced(numpy.array(self._factors, dtype=numpy.int64), self._prime),
             num_rows,
             numpy.array([row_of[number] for number in results], dtype=numpy.int64),
@@ -245,9 +251,70 @@ class ProgramWriter:
     ) -> None:
         step = MOST_TERMS[kind]
         for start in range(0, len(left), step):
-            operands = [_padded(part[start : start + step]) for part in (left, right)]
-            adds = int(is_added or start > 0)
-            self._lines.append([kind, target, adds, *operands[0], *operands[1]])
+            parts = (tuple(part[start : start + step]) for part in (left, right))
+            self._lines.append(_Line(bool(kind), target, is_added or start > 0, *parts))
+
+
+class _Line(NamedTuple):
+    """An instruction, by numbers of values until they have rows."""
+
+    is_factor: bool
+    target: int
+    is_added: bool
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    @property
+    def read(self) -> set[int]:
+        """The values that it reads."""
+        return {*self.right, *(() if self.is_factor else self.left)}
+
+    def placed(self, row_of: Mapping[int, int]) -> "_Line":
+        """With rows in place of values."""
+        left = self.left if self.is_factor else tuple(row_of[number] for number in self.left)
+        right = tuple(row_of[number] for number in self.right)
+        return self._replace(target=row_of[self.target], left=left, right=right)
+
+    def encoded(self, together: int = 1, own: int = 0) -> list[int]:
+        """Its columns."""
+        kind = Kind(len(self.right), self.is_factor, self.is_added, together, own)
+        size = MOST_MULTIPLES
+        return [kind.code, self.target, *_padded(self.left, size), *_padded(self.right, size)]
+
+
+def _in_groups(lines: list[_Line]) -> list[list[int]]:
+    """Instructions one after another that multiply the same rows are marked as a group."""
+    encoded: list[list[int]] = []
+    while len(encoded) < len(lines):
+        for size in GROUPS:
+            group = lines[len(encoded) : len(encoded) + size]
+            if len(group) == size and (shared := _shared(group)):
+                own = len(group[0].right) - len(shared)
+                group = [_shared_first(line, shared) for line in group]
+                encoded += [line.encoded(size, own) for line in group]
+                break
+        else:
+            encoded.append(lines[len(encoded)].encoded())
+    return encoded
+
+
+def _shared(group: list[_Line]) -> list[int]:
+    """The rows that all of them multiply; none if they cannot be carried out together."""
+    first = group[0]
+    rows = set(first.right).intersection(*(line.right for line in group))
+    made: set[int] = set()
+    for line in group:
+        is_alike = line.is_factor and not line.is_added and len(line.right) == len(first.right)
+        if not is_alike or made & set(line.right) or len(set(line.right)) < len(line.right):
+            return []
+        made.add(line.target)
+    return sorted(rows) if len(first.right) - len(rows) <= MOST_OWN else []
+
+
+def _shared_first(line: _Line, shared: list[int]) -> _Line:
+    factor_of = dict(zip(line.right, line.left, strict=True))
+    right = (*shared, *(row for row in line.right if row not in shared))
+    return line._replace(left=tuple(factor_of[row] for row in right), right=right)
 
 
 def balanced(residues: Residues, prime: int) -> numpy.typing.NDArray[numpy.float64]:
@@ -260,13 +327,8 @@ def balanced(residues: Residues, prime: int) -> numpy.typing.NDArray[numpy.float
     return numpy.where(residues > prime // 2, residues - prime, residues).astype(numpy.float64)
 
 
-def _read(line: list[int]) -> set[int]:
-    """The values that an instruction reads."""
-    return set(line[9:]) if line[0] else set(line[3:])
-
-
-def _padded(numbers: Sequence[int]) -> list[int]:
-    return [*numbers, *[0] * (_OPERANDS - len(numbers))]
+def _padded(numbers: Sequence[int], size: int) -> list[int]:
+    return [*numbers, *[0] * (size - len(numbers))]
 
 
 # --- The program that computes the output from what the moments of the two sides add up to --------

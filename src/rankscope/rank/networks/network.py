@@ -298,6 +298,15 @@ class PolynomialNetwork(nn.Module, ABC):
         self.require_covered(partition)
         return KnownBounds(self.lower_bound(partition), None, self.upper_bound(partition))
 
+    def program_products(self, defined: int) -> int | None:
+        """About how many products a value costs as a straight-line program; None if it is none.
+
+        Args:
+            defined: how many there are in the defining equations.
+        """
+        del defined
+        return None
+
     def grade_degrees(self, partition: Partition) -> tuple[int, ...]:
         """The degrees in the inputs of the right side that occur, ascending.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy
 from numpy.typing import NDArray
 
+from rankscope.rank.elimination import rank_modulo
 from rankscope.rank.measured import Numbers, Residues, SplitFunction
 from rankscope.rank.networks.kernels import Program, evaluate_crossed, evaluate_points
 from rankscope.rank.networks.moments import MOST_TERMS, ProgramWriter, balanced
@@ -93,10 +94,10 @@ class PairWriter:
         return PairValue(right=number + 1)
 
     def shifted(self, value: PairValue, residue: int) -> PairValue:
-        """A known number added to a value, on a side that the value has."""
-        one = PairValue(right=self._num_inputs["right"])
-        if value.left:
-            one = PairValue(left=self._num_inputs["left"])
+        """A known number added to a value, on a side that the value has; pairs take the left."""
+        one = PairValue(left=self._num_inputs["left"])
+        if value.right and not value.left:
+            one = PairValue(right=self._num_inputs["right"])
         return self.mix([1, residue], [value, one])
 
     def mix(self, factors: Sequence[int], values: Sequence[PairValue]) -> PairValue:
@@ -121,6 +122,12 @@ class PairWriter:
     def apply(self, matrix: NDArray[numpy.int64], vector: Sequence[PairValue]) -> PairVector:
         """A known matrix times a vector of values."""
         return [self.mix(row.tolist(), vector) for row in matrix]
+
+    def whole(self, vector: Sequence[PairValue]) -> PairVector:
+        """The same values; those that pairs have are added up now, because products read them."""
+        return [
+            PairValue(both=self._whole(v)) if v.both or (v.left and v.right) else v for v in vector
+        ]
 
     def dot(
         self,
@@ -323,6 +330,17 @@ def multiply_weights(first: Residues, second: Residues, prime: int) -> Residues:
     return numpy.asarray(first.astype(object) @ second.astype(object) % prime).astype(numpy.int64)
 
 
+def completed_basis(rows: Residues, prime: int) -> Residues:
+    """As many of the rows as are independent, the first ones first, and units for the rest."""
+    size = rows.shape[1]
+    basis = rows[:0]
+    for row in (*rows, *numpy.eye(size, dtype=numpy.int64)):
+        if len(basis) < size:
+            longer = numpy.vstack([basis, row])
+            basis = longer if rank_modulo(longer, prime) == len(longer) else basis
+    return basis
+
+
 def _fused(needed: dict[int, _Crossing], result: int) -> dict[int, _Crossing]:
     """Every sum that only one other sum reads, once and as it is, becomes a part of that one."""
     uses = Counter(number for crossing in needed.values() for number in _read_of_both(crossing))
@@ -395,9 +413,9 @@ class PairPrograms(NamedTuple):
     pairs: Program
 
     @property
-    def num_instructions(self) -> int:
-        """What a pair costs, in sums of four products."""
-        return len(self.pairs.instructions)
+    def cost(self) -> int:
+        """What a pair costs, in products; a sum is brought back to residues by two more."""
+        return self.pairs.num_products + 2 * len(self.pairs.instructions)
 
 
 Writing = Callable[[PairWriter, list[PairVector]], PairValue]  # an output, from the tokens
@@ -438,7 +456,7 @@ class ProgramFunction(SplitFunction):
         self.num_grades = len(degrees)
         self.scales, self.interpolation = interpolation_modulo(degrees, prime)
         programs = [self._written(writing, partition) for writing in writings]
-        self.programs = min(programs, key=lambda one: one.num_instructions)
+        self.programs = min(programs, key=lambda one: one.cost)
 
     def values(self, rows: Numbers, columns: Numbers) -> Residues:
         ones = numpy.ones((1, 1), dtype=numpy.int64)

@@ -458,6 +458,11 @@ class PolynomialTransformer(TokenMixer):
                 has_positions=shape.has_positions,
             )
 
+    def program_products(self, defined: int) -> int:
+        if self.shape.is_attention:
+            return self.as_attention().program_products(defined)
+        return defined
+
     def split_class(self) -> Callable[..., SplitFunction]:
         """By Gram matrices where the layers are plain attention, else by straight-line programs."""
         from rankscope.rank.networks.transformer_programs import transformer_split

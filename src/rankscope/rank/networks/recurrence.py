@@ -373,6 +373,9 @@ class Recurrence(TokenMixer):
 
         return recurrence_diagram(self.shape)
 
+    def program_products(self, defined: int) -> int:
+        return defined
+
     def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides, by straight-line programs."""
         from rankscope.rank.networks.recurrence_programs import recurrence_split

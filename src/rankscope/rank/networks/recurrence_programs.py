@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy
 
-from rankscope.rank.elimination import rank_modulo, solve_modulo
+from rankscope.rank.elimination import solve_modulo
 from rankscope.rank.measured import Residues, SplitFunction
 from rankscope.rank.networks.pair_programs import (
     ZERO,
@@ -22,6 +22,7 @@ from rankscope.rank.networks.pair_programs import (
     ProgramFunction,
     add_outer,
     apply_states,
+    completed_basis,
     multiply_weights,
 )
 from rankscope.rank.networks.recurrence import Kind, Recurrence, RecurrenceShape
@@ -48,6 +49,8 @@ def recurrence_split(
     ]
     if shape.kind in (Kind.DENSE, Kind.SELECTIVE):
         layers = [_in_read_basis(layer, prime) for layer in layers]
+    if shape.kind.has_matrix_state:
+        layers = _rebased(shape, layers, prime)
     # What the tokens write may be summed up in states, or read by scores of all pairs of tokens.
     choices = (False, True) if shape.kind.has_matrix_state else (False,)
     writings = [partial(_output, shape, layers, by_scores=choice) for choice in choices]
@@ -72,6 +75,8 @@ def _output(
             tokens = [layer.decay_by_scores(tokens)]
         else:
             tokens = layer.run(tokens, is_last=is_last)
+        if shape.kind not in (Kind.DIAGONAL, Kind.DENSE):  # the next layer multiplies tokens
+            tokens = [writer.whole(token) for token in tokens]
     return tokens[-1][0]
 
 
@@ -103,23 +108,20 @@ class _Layer:
         return made
 
     def decay_by_scores(self, tokens: list[PairVector]) -> PairVector:
-        """The last token alone: values times scores and powers of the decay, summed over tokens."""
+        """Coordinate 0 of the last token: values times scores and powers of the decay."""
         own, writer = self.weights, self.writer
-        sums: PairVector = []
-        maps = []
+        scores: PairVector = []
+        values: PairVector = []
+        read = _read_rows(own, writer.prime)
         for head in range(self.shape.heads):
             asked = multiply_weights(own["key"][head].T, own["query"][head], writer.prime)
             query = writer.apply(asked, tokens[-1])
             decay = int(own["decay"][head])
             powers = [pow(decay, len(tokens) - 1 - n, writer.prime) for n in range(len(tokens))]
-            scores = [writer.dot(query, token) for token in tokens]
-            scaled = [
-                [writer.mix([power], [entry]) for entry in token]
-                for power, token in zip(powers, tokens, strict=True)
-            ]
-            sums += [writer.dot(scores, column) for column in zip(*scaled, strict=True)]
-            maps.append(multiply_weights(own["output"][:, head], own["value"][head], writer.prime))
-        return writer.apply(numpy.concatenate(maps, axis=1), sums)
+            scores += [writer.dot(query, token) for token in tokens]
+            rows = [read[head] * power % writer.prime for power in powers]
+            values += [writer.mix(r.tolist(), t) for r, t in zip(rows, tokens, strict=True)]
+        return [writer.dot(scores, values)]
 
     def delta_by_scores(self, tokens: list[PairVector], *, is_last: bool) -> list[PairVector]:
         """S = sum of u_j k_jᵗ with u_t = β (v_t - sum over j < t of u_j (k_j · k_t)).
@@ -146,23 +148,32 @@ class _Layer:
     def _corrections(
         self, head: int, tokens: list[PairVector], keys: list[PairVector], width: int
     ) -> list[PairVector]:
-        """The u of all tokens, behind the first rows of the output matrix."""
+        """The u of all tokens, behind the first rows of the output matrix.
+
+        Either the key or the u before it is multiplied by -β: whichever has fewer entries, unless
+        the keys are those of sides.
+        """
         own, writer, rates = self.weights, self.writer, self.weights["rate"][head]
         value = multiply_weights(own["output"][:width, head], own["value"][head], writer.prime)
         factor = 1 if self.shape.has_input_rate else int(rates)
+        of_pairs = any(entry.both for key in keys for entry in key)
+        by_key = width >= self.shape.state or not of_pairs
         made: list[PairVector] = []
+        scaled: list[PairVector] = []
         for place, token in enumerate(tokens):
-            asked = [writer.mix([-factor], [entry]) for entry in keys[place]]
+            asked = [writer.mix([-factor], [v]) for v in keys[place]] if by_key else keys[place]
             known = [writer.dot(key, asked) for key in keys[:place]]
             new = writer.apply(value * factor % writer.prime, token)
             vector = [
-                writer.dot([before[row] for before in made], known, plus=entry)
+                writer.dot([before[row] for before in scaled], known, plus=entry)
                 for row, entry in enumerate(new)
             ]
             if self.shape.has_input_rate:
                 rate = writer.mix(rates.tolist(), token)
                 vector = [writer.dot([rate], [entry]) for entry in vector]
+            vector = writer.whole(vector)
             made.append(vector)
+            scaled.append(vector if by_key else [writer.mix([-factor], [v]) for v in vector])
         return made
 
     def _applied(self, name: str, head: int, vector: PairVector) -> PairVector:
@@ -233,6 +244,41 @@ class _Layer:
         return output
 
 
+def _rebased(
+    shape: RecurrenceShape, layers: Sequence[Mapping[str, Residues]], prime: int
+) -> list[dict[str, Residues]]:
+    """The same function, tokens in coordinates which the next layer reads as they are.
+
+    The last layer of linear attention reads values of one number; all others read keys first.
+    """
+    units = numpy.eye(shape.width, dtype=numpy.int64)
+    inverse, made = units, []  # from coordinates to tokens
+    for number, own in enumerate(layers):
+        names = ("query", "key", "value", *(("rate",) if shape.has_input_rate else ()))
+        new = {**own, **{name: multiply_weights(own[name], inverse, prime) for name in names}}
+        if number < shape.depth - 1:
+            following = layers[number + 1]
+            rows = following["key"].reshape(-1, shape.width)
+            if shape.kind is Kind.DECAY and number == shape.depth - 2:
+                rows = numpy.vstack([_read_rows(following, prime), rows])
+            basis = completed_basis(rows, prime)
+            output = multiply_weights(basis, own["output"].reshape(shape.width, -1), prime)
+            new["output"] = output.reshape(own["output"].shape)
+            inverse = solve_modulo(basis, units, prime)
+        made.append(new)
+    return made
+
+
+def _read_rows(own: Mapping[str, Residues], prime: int) -> Residues:
+    """For each head the row that coordinate 0 of the output reads of a token."""
+    return numpy.vstack(
+        [
+            multiply_weights(own["output"][:1, head], value, prime)
+            for head, value in enumerate(own["value"])
+        ]
+    )
+
+
 def _in_read_basis(own: Mapping[str, Residues], prime: int) -> dict[str, Residues]:
     """The same layer with states in coordinates of which as many as possible are read as they are.
 
@@ -240,12 +286,8 @@ def _in_read_basis(own: Mapping[str, Residues], prime: int) -> dict[str, Residue
     """
     made = {name: array.copy() for name, array in own.items()}
     for head, read in enumerate(own["read"]):
-        units = numpy.eye(read.shape[1], dtype=numpy.int64)
-        basis = read[:0]
-        for row in (*read, *units):
-            longer = numpy.vstack([basis, row])
-            basis = longer if rank_modulo(longer, prime) == len(longer) else basis
-        inverse = solve_modulo(basis, units, prime)
+        basis = completed_basis(read, prime)
+        inverse = solve_modulo(basis, numpy.eye(len(basis), dtype=numpy.int64), prime)
         made["read"][head] = multiply_weights(read, inverse, prime)
         made["write"][head] = multiply_weights(basis, own["write"][head], prime)
         for name in ("transition", "selection"):

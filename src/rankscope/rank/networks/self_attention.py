@@ -461,6 +461,11 @@ class SelfAttention(TokenMixer):
             )
         )
 
+    def program_products(self, defined: int) -> int:
+        # For each layer M from G, head by head, and M G Mᵗ; tokens are not seen one by one.
+        del defined
+        return self.depth * (3 + self.heads) * self.width**3
+
     def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides, which meet in their Gram matrices only."""
         from rankscope.rank.networks.moments import MomentFunction

@@ -5,8 +5,9 @@ applied to a query. In the first layer that matrix is a sum of one of each side,
 is a matrix of the two sides times the token. In later layers either the matrices are summed up
 token by token, or scores are taken of all pairs of tokens; and keys and values either have matrices
 of their own, or are the tokens themselves, with (key)ᵗ(query) and (output)(value) as the matrices
-of the heads. All four programs are written, and the shortest one is run. Plain attention goes by
-Gram matrices (`moments`), whatever its keys share.
+of the heads. All four programs are written, and the shortest one is run. Between layers tokens
+stand in coordinates of which as many as possible are read as they are. Plain attention goes by Gram
+matrices (`moments`), whatever its keys share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from functools import partial
 import numpy
 from numpy.typing import NDArray
 
+from rankscope.rank.elimination import rank_modulo, solve_modulo
 from rankscope.rank.measured import Residues, SplitFunction
 from rankscope.rank.networks.moments import MomentFunction
 from rankscope.rank.networks.network import fraction_modulo
@@ -28,6 +30,7 @@ from rankscope.rank.networks.pair_programs import (
     ProgramFunction,
     add_outer,
     apply_states,
+    completed_basis,
     multiply_weights,
 )
 from rankscope.rank.networks.polynomial_transformer import (
@@ -56,9 +59,11 @@ def transformer_split(
         attention = network.as_attention()
         return MomentFunction(attention, partition, seed=seed, prime=prime, weights=plain)
     positions = weights.get("positions")
-    ways = [(network.shape, layers)]
+    ways = [(network.shape, _rebased(network.shape, layers, prime, is_merged=False))]
     if not network.shape.has_rotary:  # turned keys belong to their place
-        ways.append(_merged(network.shape, layers, prime))
+        chosen = _rebased(network.shape, layers, prime, is_merged=True)
+        ways.append(_merged(network.shape, chosen, prime))
+    ways = [(shape, [*chosen[:-1], _read_out(shape, chosen, prime)]) for shape, chosen in ways]
     writings = [
         partial(_output, shape, chosen, positions, by_scores=by_scores)
         for shape, chosen in ways
@@ -72,7 +77,9 @@ class _Layer:
     """The weights of a layer as if every head had keys and values of its own.
 
     `query`, `key` and `value` are (heads, head_size, width), `output` (width, heads, head_size);
-    `gate` holds the three matrices of the gated part, if there is one.
+    `gate` holds the three matrices of the gated part, if there is one. What a residual adds to
+    attention is `carry` times the token, and to the gate `gate_carry` times. With `is_read_out`
+    the value of a head is one number, and the values of heads differ though they share keys.
     """
 
     query: Residues
@@ -80,6 +87,9 @@ class _Layer:
     value: Residues
     output: Residues
     gate: tuple[Residues, Residues, Residues] | None
+    carry: Residues | None = None
+    gate_carry: Residues | None = None
+    is_read_out: bool = False
 
 
 def _expanded(
@@ -98,7 +108,93 @@ def _expanded(
             weights[f"{prefix}.gate_{name}"] for name in ("left", "right", "output")
         )
         gate = (left, right, output)
-    return _Layer(**made, output=weights[f"{prefix}.output"], gate=gate)
+    query, key, value = made["query"], made["key"], made["value"]
+    return _Layer(query, key, value, weights[f"{prefix}.output"], gate)
+
+
+def _rebased(
+    shape: TransformerShape, layers: Sequence[_Layer], prime: int, *, is_merged: bool
+) -> list[_Layer]:
+    """The same function, tokens in other coordinates after each layer; the last gives only one."""
+    made = []
+    units = numpy.eye(shape.width, dtype=numpy.int64)
+    basis = inverse = units  # from tokens to coordinates, and back
+    for number, layer in enumerate(layers):
+        query, key, value = (
+            multiply_weights(matrix, inverse, prime)
+            for matrix in (layer.query, layer.key, layer.value)
+        )
+        sums = _by_heads(layer.output, value, prime) if is_merged else layer.output
+        bases = _bases(shape, layers, number, prime, before=basis, sums=sums)
+        output = multiply_weights(bases[0], layer.output.reshape(shape.width, -1), prime)
+        output = output.reshape(len(output), *layer.output.shape[1:])
+        carry = multiply_weights(bases[0], inverse, prime)
+        read = replace(layer, query=query, key=key, value=value, output=output, carry=carry)
+        if layer.gate is not None:
+            inverse = solve_modulo(bases[0], units, prime)
+            left, right = (multiply_weights(matrix, inverse, prime) for matrix in layer.gate[:2])
+            gate = (left, right, multiply_weights(bases[1], layer.gate[2], prime))
+            carry = multiply_weights(bases[1], inverse, prime)
+            read = replace(read, gate=gate, gate_carry=carry)
+        made.append(read)
+        if number < shape.depth - 1:
+            basis, inverse = bases[-1], solve_modulo(bases[-1], units, prime)
+    return made
+
+
+def _bases(
+    shape: TransformerShape,
+    layers: Sequence[_Layer],
+    number: int,
+    prime: int,
+    *,
+    before: Residues,
+    sums: Residues,
+) -> list[Residues]:
+    """The coordinates after attention, and after the gate if there is one.
+
+    A gate has coordinates of its own. A residual keeps those `before` the layer; without one tokens
+    stay as they come out of attention (`sums` takes them to tokens) or of the gate, and what
+    follows belongs to the next layer's matrices. The first layer's sums are those of sides, so
+    that any coordinates are free: those which the next layer reads.
+    """
+    layer, is_last = layers[number], number == shape.depth - 1
+    only = numpy.eye(shape.width, dtype=numpy.int64)[:1]
+    following = only if is_last else _first_read(shape, layers, number + 1, prime)
+    if layer.gate is not None:
+        own = completed_basis(numpy.vstack(layer.gate[:2]), prime)
+        if is_last or shape.has_residual:
+            return [own, only if is_last else own]
+        return [own, _inverse(layer.gate[2], following, prime)]
+    if is_last or number == 0:
+        return [only if is_last else completed_basis(following, prime)]
+    sums = sums.reshape(shape.width, -1)
+    return [before if shape.has_residual else _inverse(sums, following, prime)]
+
+
+def _inverse(matrix: Residues, rows: Residues, prime: int) -> Residues:
+    """The inverse of a matrix, or a basis from rows if it has none."""
+    size = len(matrix)
+    if matrix.shape != (size, size) or rank_modulo(matrix, prime) < size:
+        return completed_basis(rows, prime)
+    return solve_modulo(matrix, numpy.eye(size, dtype=numpy.int64), prime)
+
+
+def _first_read(
+    shape: TransformerShape, layers: Sequence[_Layer], number: int, prime: int
+) -> Residues:
+    """What a layer reads of each token, by importance: the output's row of each head, values."""
+    layer = layers[number]
+    rows = layer.value.reshape(-1, shape.width)
+    if number < shape.depth - 1 or layer.gate is not None:
+        return rows
+    last = _by_heads(layer.output[:1], layer.value, prime)
+    return numpy.vstack([last.reshape(-1, shape.width), rows])
+
+
+def _by_heads(output: Residues, value: Residues, prime: int) -> Residues:
+    """O_h V_h of all heads, (outputs, heads, width)."""
+    return multiply_weights(output.transpose(1, 0, 2), value, prime).transpose(1, 0, 2)
 
 
 def _merged(
@@ -112,14 +208,29 @@ def _merged(
             query=multiply_weights(layer.key.transpose(0, 2, 1), layer.query, prime),
             key=tokens,
             value=tokens,
-            output=multiply_weights(layer.output.transpose(1, 0, 2), layer.value, prime).transpose(
-                1, 0, 2
-            ),
+            output=_by_heads(layer.output, layer.value, prime),
         )
         for layer in layers
     ]
     plain = replace(shape, head_size=shape.width, num_kv_heads=1, latent=None, query_latent=None)
     return plain, merged
+
+
+def _read_out(shape: TransformerShape, layers: Sequence[_Layer], prime: int) -> _Layer:
+    """The last layer; without a gate each head gives one number, and it may be its value."""
+    layer = layers[-1]
+    are_shared = shape.num_kv_heads < shape.heads and not _are_tokens(layer)
+    if layer.gate is not None or shape.depth == 1 or are_shared:
+        return layer
+    value = _by_heads(layer.output, layer.value, prime).transpose(1, 0, 2)
+    ones = numpy.ones((1, shape.heads, 1), dtype=numpy.int64)
+    return replace(layer, value=value, output=ones, is_read_out=True)
+
+
+def _are_tokens(layer: _Layer) -> bool:
+    """Whether values are the tokens themselves."""
+    units = numpy.eye(layer.value.shape[2], dtype=numpy.int64)
+    return layer.value.shape[1:] == units.shape and bool((layer.value == units).all())
 
 
 def _output(
@@ -145,21 +256,26 @@ def _output(
         attention = _Attention(shape, layer, writer, tokens)
         is_last = number == shape.depth - 1  # few queries: scores are cheaper than states
         made = (attention.by_scores if by_scores or is_last else attention.by_states)(wanted)
-        tokens = {place: _after(shape, writer, tokens[place], made[place]) for place in wanted}
+        carry = layer.carry if shape.has_residual else None
+        tokens = {place: _after(writer, carry, tokens[place], made[place]) for place in wanted}
+        tokens = {place: writer.whole(token) for place, token in tokens.items()}
         if layer.gate is not None:
+            carry = layer.gate_carry if shape.has_residual else None
             tokens = {
-                place: _after(shape, writer, token, _gated(writer, layer.gate, token))
+                place: _after(writer, carry, token, _gated(writer, layer.gate, token))
                 for place, token in tokens.items()
             }
+            tokens = {place: writer.whole(token) for place, token in tokens.items()}
     return tokens[shape.output_position][0]
 
 
 def _after(
-    shape: TransformerShape, writer: PairWriter, read: PairVector, made: PairVector
+    writer: PairWriter, carry: Residues | None, read: PairVector, made: PairVector
 ) -> PairVector:
-    if not shape.has_residual:
+    if carry is None:
         return made
-    return [writer.add(one, other) for one, other in zip(read, made, strict=True)]
+    kept = writer.apply(carry, read)
+    return [writer.add(one, other) for one, other in zip(kept, made, strict=True)]
 
 
 def _gated(
@@ -181,15 +297,13 @@ class _Attention:
         tokens: Mapping[int, PairVector],
     ) -> None:
         self.shape, self.layer, self.writer, self.tokens = shape, layer, writer, tokens
-        heads = range(0, shape.heads, shape.heads // shape.num_kv_heads)
-        self.keys, self.values = (
-            {
-                place: [writer.apply(turned[head], token) for head in heads]
-                for place, token in tokens.items()
-                if (turned := self._turned(matrix, place, is_turned=name == "key")) is not None
-            }
-            for name, matrix in (("key", layer.key), ("value", layer.value))
-        )
+        groups = range(0, shape.heads, shape.heads // shape.num_kv_heads)
+        self.keys, self.values = {}, {}
+        for place, token in tokens.items():
+            turned = self._turned(layer.key, place)
+            self.keys[place] = [writer.apply(turned[head], token) for head in groups]
+            heads = range(shape.heads) if layer.is_read_out else groups
+            self.values[place] = [writer.apply(layer.value[head], token) for head in heads]
         self.is_first = all(not v.both for token in tokens.values() for v in token)
 
     def by_states(self, wanted: Sequence[int]) -> dict[int, PairVector]:
@@ -225,7 +339,8 @@ class _Attention:
                 group = self.shape.group(head)
                 query = writer.apply(queries[head], self.tokens[place])
                 scores = [writer.dot(query, self.keys[j][group]) for j in seen]
-                columns = zip(*(self.values[j][group] for j in seen), strict=True)
+                values = head if self.layer.is_read_out else group
+                columns = zip(*(self.values[j][values] for j in seen), strict=True)
                 mixed += [writer.dot(scores, column) for column in columns]
             made[place] = writer.apply(self._flat_output(), mixed)
         return made
@@ -258,13 +373,11 @@ class _Attention:
         return states
 
     def _flat_output(self) -> NDArray[numpy.int64]:
-        return self.layer.output.reshape(self.shape.width, -1)
+        return self.layer.output.reshape(len(self.layer.output), -1)
 
-    def _turned(
-        self, matrices: Residues, place: int, *, is_turned: bool = True
-    ) -> NDArray[numpy.int64]:
+    def _turned(self, matrices: Residues, place: int) -> NDArray[numpy.int64]:
         """Matrices (heads, head_size, width), their rows turned as the place asks."""
-        if not self.shape.has_rotary or not is_turned:
+        if not self.shape.has_rotary:
             return matrices
         size, prime = self.shape.head_size, self.writer.prime
         entries = [fraction_modulo(e, prime) for e in rotation_entries(size, place)]
