@@ -5,6 +5,8 @@ BIN := .venv/bin
 EXTRAS := draw,open,paths,ray,dask,export,text,notebook,site,download,distributed,dev
 INSTALLED := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Children of tests read compiled files instead of compiling every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check lint fuzz kill gallery notebooks site topics tables experiment-tables bench clean
 
@@ -14,18 +16,19 @@ demo: $(INSTALLED)
 # Tests that run with the types and shapes of arguments checked at run time. A check costs as much
 # as a small computation, so these are the files with many small ones. Left out are files that
 # compile (the compiler cannot read the checks), strategies that build networks (the checks draw
-# random numbers, which hypothesis forbids), and files that trace, train, or start processes.
+# random numbers, which hypothesis forbids), files that trace, train, or start processes, and bounds,
+# which are about integers and have no shapes.
 UNCHECKED := $(patsubst %,tests/%.py,\
     $(addprefix compression/test_,compressing exporting folding hugging_face recovering usage) \
-    $(addprefix factorize/test_,interval layer_contract layer_embedding layer_recurrent \
-        layer_tunable_attention) \
+    $(addprefix factorize/test_,hyperdeterminant interval layer_attention layer_contract \
+        layer_convolution layer_embedding layer_recurrent layer_tunable_attention) \
     $(addprefix generalize/test_,activations arora compressed_network figures layer_trace \
         measured_search rank_search spectral tracking) \
-    $(addprefix rank/test_,attention_kernels attention_moments certificate_file exact_modular \
+    $(addprefix rank/test_,attention_kernels attention_moments attention_programs certificate_file exact_modular \
         measuring_draws measuring_measurement message_passing network_measuring sparsification \
         token_mixer_bounds token_mixer_certificates token_mixer_recurrence token_mixer_transformer) \
     $(addprefix robust/test_orthogonal_,convolution kernel))
-CHECKED := $(filter-out $(UNCHECKED),$(wildcard tests/rank/test_*.py tests/factorize/test_*.py \
+CHECKED := $(filter-out $(UNCHECKED) tests/rank/test_bounds_%,$(wildcard tests/rank/test_*.py tests/factorize/test_*.py \
     tests/compression/test_*.py tests/generalize/test_*.py tests/robust/test_orthogonal_*.py \
     tests/robust/test_norm*.py))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q

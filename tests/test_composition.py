@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.reading import zoo
+from tests.reading.zoo import timm_model
 from torch import Tensor, nn
 
 import rankscope
 from rankscope.diagrams import module_arrays
 from rankscope.errors import RobustnessError
 from rankscope.networks.catalogue import BUILT_IN, build
+from rankscope.reading.network import from_trace
 
 
 def outputs(model: nn.Module, example: Tensor) -> Tensor:
@@ -21,20 +22,21 @@ def outputs(model: nn.Module, example: Tensor) -> Tensor:
 
 def read_and_run(model: nn.Module, example: Tensor, folder: Path, name: str) -> None:
     """Read a model, draw it whole and at depth 1, price it, and run it again from the diagram."""
-    network = rankscope.from_module(model, example)
+    made, arrays = rankscope.trace(model, example), module_arrays(model)
+    network, outline = from_trace(made, arrays), from_trace(made, arrays, depth=1)
     assert rankscope.cost(network).flops > 0
-    outline = rankscope.from_module(model, example, depth=1)
     for place, shown in enumerate((outline, network)):
         assert rankscope.draw(shown, folder / f"{name}-{place}.svg").stat().st_size > 0
-    again = rankscope.to_module(network, module_arrays(model))
+    again = rankscope.to_module(network, arrays)
     torch.testing.assert_close(
         outputs(again, example), outputs(model, example), rtol=1e-4, atol=1e-4
     )
 
 
 def timm_network() -> tuple[nn.Module, Tensor]:
-    model = next(each for each in zoo.models() if each.name == "mixer_s32_224").make().eval()
-    return model, torch.rand(2, 3, 224, 224)
+    """The network of docs/models.md with 2 of its 8 blocks, on smaller images."""
+    make = timm_model("mixer_s32_224", {"num_blocks": 2, "img_size": 96})
+    return make().eval(), torch.rand(2, 3, 96, 96)
 
 
 def built_in(name: str) -> tuple[nn.Module, Tensor]:

@@ -47,9 +47,14 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def import_lines(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Every import of a file, inside of functions too; a file is parsed once."""
-    parts = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    """Every import of a file, inside of functions too."""
+    parts = ast.walk(parsed(path))
     return tuple(part for part in parts if isinstance(part, (ast.Import, ast.ImportFrom)))
 
 
@@ -75,8 +80,7 @@ def module_name(path: Path) -> str:
 
 def loaded_modules(path: Path) -> list[str]:
     """Modules of the package that are loaded with this one: not those under TYPE_CHECKING."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    pending, found = list(tree.body), []
+    pending, found = list(parsed(path).body), []
     while pending:
         part = pending.pop()
         if isinstance(part, ast.ImportFrom) and part.module is not None:

@@ -1,12 +1,12 @@
 """The depth-width plane in files and on pages."""
 
-import math
 import sys
 import warnings
 import xml.etree.ElementTree as tree
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,30 +14,12 @@ from hypothesis import strategies as st
 
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.depth_width_law import LEVINE
-from rankscope.auditing.label_places import Box
-from rankscope.auditing.plan_picture import (
-    FILE_FONT_SIZE,
-    FILE_SIZE,
-    _figure,
-    draw_plan,
-    plane_of_plan,
-)
-from rankscope.auditing.plane import (
-    LEFT_SIDE,
-    RIGHT_SIDE,
-    Axes,
-    Dot,
-    Label,
-    Line,
-    Mark,
-    PlacedModel,
-    place_model,
-    to_svg,
-)
+from rankscope.auditing.plan_picture import _figure, draw_plan, plane_of_plan
+from rankscope.auditing.plane import PlacedModel, place_model, to_svg
 from rankscope.auditing.shape_plan import Plan, plan
 from rankscope.errors import MissingExtraError, OutputError
 
-PAGE = (520.0, 320.0)
+PAGE, FILE = (520.0, 320.0), (560.0, 470.0)
 SHAPES = {
     "Small": (12, 768),
     "Same place": (12, 768),
@@ -58,8 +40,10 @@ def compared() -> Plan:
     return plan(1.739e11, compare={name: model(*shape) for name, shape in SHAPES.items()})
 
 
-def marks(planned: Plan) -> tuple[Mark, ...]:
-    return plane_of_plan(planned).marks(FILE_SIZE, font_size=FILE_FONT_SIZE)
+def marks(planned: Plan, role: str) -> list[Any]:
+    """What stands in the picture for one role, in order."""
+    drawn = plane_of_plan(planned).marks(FILE, font_size=8.0)
+    return [mark for mark in drawn if role in mark.role.split()]
 
 
 def placed(depth: int, width: int) -> PlacedModel:
@@ -101,32 +85,28 @@ def test_all_text_lies_inside_the_picture_and_none_on_another(planned: Plan) -> 
 
 def test_every_model_is_a_named_point() -> None:
     planned = compared()
-    drawn = marks(planned)
-    names = [mark.text for mark in drawn if isinstance(mark, Label) and "mark" in mark.role]
-    assert names == ["80 x 13,440", *SHAPES]
-    axes = plane_of_plan(planned).axes(FILE_SIZE)
-    places = [mark.place for mark in drawn if isinstance(mark, Dot) and mark.role == "compared"]
+    assert [label.text for label in marks(planned, "mark")] == ["80 x 13,440", *SHAPES]
+    axes = plane_of_plan(planned).axes(FILE)
+    places = [mark.place for mark in marks(planned, "compared") if not hasattr(mark, "text")]
     assert places == [axes.place(*shape) for shape in SHAPES.values()]
 
 
 def test_the_sides_of_the_law_are_named_on_their_side() -> None:
     for planned in (compared(), plan(1.3e8), plan(1.3e9, vocabulary=256)):
-        drawn = marks(planned)
-        law = [mark.places for mark in drawn if isinstance(mark, Line) and "law" in mark.role]
-        along = [place for places in law for place in places]
-        sides = [mark for mark in drawn if isinstance(mark, Label) and mark.role == "regime"]
+        along = [place for line in marks(planned, "law") for place in line.places]
+        sides = marks(planned, "regime")
         assert sides
         for side in sides:
             x, y = side.place
             nearest = min(along, key=lambda place, y=y: abs(place[1] - y))  # type: ignore[misc]
-            assert (x < nearest[0]) == (side.text == LEFT_SIDE)
-            assert side.text in (LEFT_SIDE, RIGHT_SIDE)
+            assert side.text == (
+                "shallower than the law: deepen" if x < nearest[0] else "deeper than the law: widen"
+            )
 
 
 def test_a_label_far_from_its_point_is_joined_to_it() -> None:
     crowd = {f"one of many models {number}": model(12, 768) for number in range(20)}
-    drawn = marks(plan(1.3e9, compare=crowd))
-    assert any(isinstance(mark, Line) and mark.role == "leader" for mark in drawn)
+    assert marks(plan(1.3e9, compare=crowd), "leader")
 
 
 def test_settings_of_matplotlib_stay_as_they_were(tmp_path: Path) -> None:
@@ -190,15 +170,16 @@ def test_a_model_without_blocks_has_no_plane() -> None:
     assert place_model(replace(model(1, 1), parameters=Parameters())) is None
 
 
-@pytest.mark.parametrize("deepest", [100.0, 10_000.0])
+@pytest.mark.parametrize(("depth", "is_logarithmic"), [(80, False), (9000, True)])
 def test_axes_are_linear_in_depth_until_it_is_large_and_logarithmic_in_width(
-    deepest: float,
+    depth: int, is_logarithmic: bool
 ) -> None:
-    axes = Axes(deepest, narrowest=16.0, widest=4096.0, frame=Box(60.0, 10.0, 500.0, 300.0))
-    if deepest == 100.0:
-        assert axes.x(50.0) - axes.x(0.0) == pytest.approx(axes.x(100.0) - axes.x(50.0))
-    else:
+    axes = placed(depth, 256).plane.axes(PAGE)
+    if is_logarithmic:
         assert axes.x(100.0) - axes.x(1.0) == pytest.approx(axes.x(1e4) - axes.x(100.0))
-    assert axes.y(16.0) - axes.y(256.0) == pytest.approx(axes.y(256.0) - axes.y(4096.0))
-    assert axes.y(1e9) == axes.y(4096.0)
-    assert math.isclose(axes.y(4096.0), 10.0)
+    else:
+        assert axes.x(40.0) - axes.x(0.0) == pytest.approx(axes.x(80.0) - axes.x(40.0))
+    first, last = axes.narrowest, axes.widest
+    middle = (first * last) ** 0.5
+    assert axes.y(first) - axes.y(middle) == pytest.approx(axes.y(middle) - axes.y(last))
+    assert axes.y(2 * last) == axes.y(last)

@@ -119,7 +119,7 @@ def test_the_smallest_budget_that_is_named_can_be_met(everything: Everything) ->
 def test_the_dense_model_is_left_as_it_was(everything: Everything, tokens: Tensor) -> None:
     before = copy.deepcopy(everything.state_dict())
     everything.train()
-    compress(everything, 0.5, [tokens], example=tokens)
+    compress(everything, 0.5, [tokens], example=tokens, formats=PLAIN[:1])
     assert everything.training
     torch.testing.assert_close(everything.state_dict(), before, rtol=0, atol=0)
     assert not everything.head._forward_pre_hooks
@@ -133,7 +133,7 @@ def test_a_model_within_a_tiny_tolerance_gives_the_same_outputs(
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.copy_(parameter[:, :2] @ parameter[:2])
-    small = compress(model, tolerance=1e-6, example=tokens)
+    small = compress(model, tolerance=1e-6, example=tokens, formats=PLAIN)
     assert small.plan.kept.parameters < 0.7 * small.plan.dense.parameters
     assert all(row.error <= 1e-6 for row in small.plan.rows)
     # Each layer is off by at most 1e-6 and none of them amplifies it a hundredfold.

@@ -241,8 +241,9 @@ def test_the_command_says_what_is_left_and_computes_it(
     assert message.count("\n") == 0
 
 
-# Forks a process for every moment, kills it there, and lets a last one finish. Checkpoints are
-# frequent, so that even short lives get somewhere; the clock jumps by a year at every start.
+# Forks a process for every moment, kills it there, and lets a last one finish; then computes the
+# same in one piece. Checkpoints are frequent, so that even short lives get somewhere; the clock
+# jumps by a year at every start.
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
@@ -253,7 +254,6 @@ from rankscope.compression.training import loop
 from rankscope.lab.experiments.campaign import Campaign, Item
 from rankscope.lab.experiments.catalogue import find_experiment
 
-folder, moments = Path(sys.argv[1]), int(sys.argv[2])
 torch.set_num_threads(1)
 loop.CHECKPOINT_SECONDS = 0.1
 items = (
@@ -262,32 +262,29 @@ items = (
 )
 for item in items:
     find_experiment(item.name)
-true_time, start = time.time, random.Random(moments)
+true_time, start = time.time, random.Random(20)
 
-def live(number):
+def live(number, folder):
     time.time = lambda: true_time() + (-1) ** number * number * 3.15e7
-    with (folder.parent / "log").open("a") as log:
-        campaign = Campaign(items, folder)
+    with (folder / "log").open("a") as log:
+        campaign = Campaign(items, folder / "results")
         campaign.run(on_row=lambda name, _: print(name, file=log, flush=True))
     os._exit(0)
 
-for number in range(moments + 1):
-    child = os.fork()
-    if child == 0:
-        live(number)
-    if number < moments:
-        time.sleep(start.uniform(0.0, 0.6))
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-sys.exit(status)
+for folder, moments in ((Path(sys.argv[1]), 20), (Path(sys.argv[2]), 0)):
+    for number in range(moments + 1):
+        child = os.fork()
+        if child == 0:
+            live(number, folder)
+        if number < moments:
+            time.sleep(start.uniform(0.0, 0.6))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    assert status == 0, folder
 """
 
 
-def rows_after(folder: Path, moments: int) -> tuple[list[Row], list[str]]:
-    folder.mkdir()
-    command = [sys.executable, "-c", KILLED, str(folder / "results"), str(moments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
+def rows_of(folder: Path) -> tuple[list[Row], list[str]]:
     rows = [
         {column: value for column, value in row.items() if column != "seconds"}
         for name in ("depth-width", "reshaping")
@@ -298,8 +295,13 @@ def rows_after(folder: Path, moments: int) -> tuple[list[Row], list[str]]:
 
 @pytest.mark.slow
 def test_sigkill_at_twenty_random_moments_changes_no_row(tmp_path: Path) -> None:
-    killed, log = rows_after(tmp_path / "killed", 20)
-    whole, names = rows_after(tmp_path / "whole", 0)
+    folders = [tmp_path / "killed", tmp_path / "whole"]
+    for folder in folders:
+        folder.mkdir()
+    command = [sys.executable, "-c", KILLED, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (killed, log), (whole, names) = map(rows_of, folders)
     assert killed == whole
     assert len(whole) == len(names) == 3
     # A row may be written and its process killed before it says so, but never computed twice.

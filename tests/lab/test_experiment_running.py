@@ -188,8 +188,9 @@ def test_processes_give_the_rows_of_one_process(tmp_path: Path) -> None:
     assert sorted(finished) == [str(row["entry"]) for row in spread.rows]
 
 
+# Every run is a process of its own, forked from one that has imported everything.
 KILLED = """
-import os, signal, sys
+import json, os, signal, sys
 from dataclasses import dataclass
 from pathlib import Path
 import rankscope.compression.training.loop as loop
@@ -228,24 +229,30 @@ class Digits(Entry):
                 "norm": float(model[1].weight.norm())}
 
 digits = Experiment("digits", "Digits", (Digits(8),), seeds=3)
-run_experiment(digits, Path(sys.argv[1]), RunOptions())
+torch.set_num_threads(1)
+for folder in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        run_experiment(digits, Path(folder), RunOptions())
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    made = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*.*"))
+    print(json.dumps([os.waitstatus_to_exitcode(status), made]))
 """
 
 
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_numbers_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    def run(folder: Path) -> int:
-        command = [sys.executable, "-c", KILLED, str(folder)]
-        return subprocess.run(command, timeout=300, check=False).returncode
-
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    assert run(killed) == -signal.SIGKILL
-    assert sorted(path.name for path in (killed / "entries").iterdir()) == ["width-8-seed0.json"]
-    assert (killed / "work" / "width-8-seed1" / "checkpoint.safetensors").is_file()
-    assert run(killed) == 0
     whole.mkdir()
     (whole / "killed").touch()
-    assert run(whole) == 0
+    command = [sys.executable, "-c", KILLED, *map(str, (killed, killed, whole))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    (ending, left), *others = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ending == -signal.SIGKILL
+    assert [name for name in left if name.startswith("entries")] == ["entries/width-8-seed0.json"]
+    assert "work/width-8-seed1/checkpoint.safetensors" in left
+    assert [status for status, _ in others] == [0, 0]
     rows = [json.loads((one / "results.json").read_text())["rows"] for one in (killed, whole)]
     assert rows[0] == rows[1]
     assert [row["samples"] for row in rows[0]] == [3 * 1437] * 3

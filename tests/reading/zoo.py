@@ -93,7 +93,7 @@ def _torchvision(name: str) -> Callable[[], nn.Module]:
     return make
 
 
-def _timm(name: str, options: dict[str, Any]) -> Callable[[], nn.Module]:
+def timm_model(name: str, options: dict[str, Any]) -> Callable[[], nn.Module]:
     def make() -> nn.Module:
         import timm
 
@@ -182,7 +182,7 @@ def models() -> tuple[Model, ...]:
     image = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(1))
     return (
         *(Model("torchvision", name, _torchvision(name), image) for name in TORCHVISION),
-        *(Model("timm", name, _timm(name, options), image) for name, options in TIMM.items()),
+        *(Model("timm", name, timm_model(name, options), image) for name, options in TIMM.items()),
         *_transformers_models(),
     )
 

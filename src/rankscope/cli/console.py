@@ -29,7 +29,8 @@ class _InertOutput:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return int(self._stream.write(inert(text, keep="\n\t")))
+        is_plain = text.isprintable() or text == "\n"  # nearly always
+        return int(self._stream.write(text if is_plain else inert(text, keep="\n\t")))
 
     def isatty(self) -> bool:
         return False  # so that nobody adds colours, which would be written out

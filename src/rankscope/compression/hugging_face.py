@@ -197,12 +197,6 @@ def tried_inputs(model: nn.Module) -> dict[str, Tensor] | None:
     return inputs
 
 
-def plan_of(model: nn.Module) -> Plan | None:
-    """The plan of a compressed model of transformers; None if it is not one."""
-    config = getattr(getattr(model, "config", None), "quantization_config", None)
-    return config.read() if isinstance(config, RankscopeConfig) else None
-
-
 def guards(plan: Plan) -> dict[str, Tensor]:
     """A single number under the dense name of every weight that a plan writes smaller.
 

@@ -104,6 +104,7 @@ from .epsilon import is_within as is_within
 from .epsilon import weighted_svd as weighted_svd
 from .graphs import Graph as Graph
 from .graphs import NamedGraph as NamedGraph
+from .graphs import effective_resistances as effective_resistances
 from .graphs import from_networkx as from_networkx
 from .graphs import read_edge_file as read_edge_file
 from .graphs import write_edge_file as write_edge_file
@@ -172,7 +173,6 @@ from .residues import to_residues as to_residues
 from .sparsification import Rule as Rule
 from .sparsification import Sparsified as Sparsified
 from .sparsification import closed_walks as closed_walks
-from .sparsification import effective_resistances as effective_resistances
 from .sparsification import sparsify as sparsify
 from .sparsification import sparsify_networkx as sparsify_networkx
 from .tiles import MemoryBudget as MemoryBudget

@@ -13,6 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy
+from numpy.typing import NDArray
+
 from rankscope.budget import require_within
 from rankscope.errors import DataError, SizeError
 from rankscope.files import plain_file, write_atomically
@@ -23,8 +26,11 @@ if TYPE_CHECKING:
     import networkx
 
 Edge = tuple[int, int]
+Reals = NDArray[numpy.float64]
 
 MOST_BYTES = 2**28  # of a file of edges: about ten million of them
+_MOST_DENSE = 1500  # vertices up to which effective resistances are exact
+_PROJECTIONS = 200  # beyond, with a relative error of about (2 / 200)^(1/2)
 _SEPARATOR = re.compile(r"[\s,;]+")
 _COMMENT = ("#", "%")
 _NOT_A_NAME = ("nan", "inf", "-inf", "null", "none", "")
@@ -269,3 +275,58 @@ def _rows(path: Path, text: str) -> Iterator[list[str]]:
                 "vertex is its own neighbour already, leave it out."
             )
         yield row
+
+
+def effective_resistances(graph: Graph, *, seed: int = 0) -> Reals:
+    """For each edge the resistance between its ends, if every edge is a resistor of one ohm.
+
+    Exact up to 1,500 vertices; beyond, by random projections, to about ten percent.
+
+    Example:
+        >>> effective_resistances(Graph(3, ((0, 1), (1, 2), (0, 2)))).round(3).tolist()
+        [0.667, 0.667, 0.667]
+
+    Reference:
+        Spielman & Srivastava (2011), doi:10.1137/080734029.
+    """
+    from scipy import sparse
+
+    first, second = numpy.array(graph.edges, numpy.int64).reshape(-1, 2).T
+    size, places = len(first), numpy.arange(len(first))
+    ends = sparse.csr_array(
+        (
+            numpy.concatenate([numpy.ones(size), -numpy.ones(size)]),
+            (numpy.tile(places, 2), numpy.concatenate([first, second])),
+        ),
+        shape=(size, graph.num_vertices),
+    )
+    laplacian = (ends.T @ ends).tocsr()
+    if graph.num_vertices <= _MOST_DENSE:
+        inverse = numpy.linalg.pinv(laplacian.toarray(), hermitian=True)
+        exact: Reals = inverse[first, first] + inverse[second, second] - 2 * inverse[first, second]
+        return exact
+    signs = numpy.random.default_rng(seed).choice((-1.0, 1.0), (_PROJECTIONS, size))
+    potentials = _solved(laplacian, (signs @ ends).T / _PROJECTIONS**0.5)
+    squared: Reals = numpy.square(potentials[first] - potentials[second]).sum(axis=1)
+    return squared
+
+
+def _solved(laplacian: Any, right: Reals) -> Reals:
+    """Conjugate gradients for many right sides at once, preconditioned by the degrees."""
+    inverse = 1 / numpy.maximum(laplacian.diagonal(), 1.0)[:, None]
+    solution, residual = numpy.zeros_like(right), right.copy()
+    direction = inverse * residual
+    energy = (residual * direction).sum(axis=0)
+    start = energy.copy()
+    for _ in range(2000):
+        image = laplacian @ direction
+        step = energy / numpy.maximum((direction * image).sum(axis=0), 1e-300)
+        solution += step * direction
+        residual -= step * image
+        scaled = inverse * residual
+        next_energy = (residual * scaled).sum(axis=0)
+        if (next_energy <= 1e-8 * start).all():
+            break
+        direction = scaled + next_energy / numpy.maximum(energy, 1e-300) * direction
+        energy = next_energy
+    return solution

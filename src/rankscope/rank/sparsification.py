@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from rankscope.budget import Deadline
 from rankscope.errors import BudgetError, SizeError
 from rankscope.progress import Progress, Report, ignore
-from rankscope.rank.graphs import Edge, Graph, from_networkx
+from rankscope.rank.graphs import Edge, Graph, effective_resistances, from_networkx
 from rankscope.rank.residues import compiled
 
 if TYPE_CHECKING:
     import networkx
 
 Integers = NDArray[numpy.int64]
-Reals = NDArray[numpy.float64]
 
 MAX_SECONDS = 600.0
 # Measured by `python -m benchmarks sparsify`: a vertex that a walk leaves, an edge that is looked
@@ -37,8 +36,6 @@ _SECONDS_EACH_EDGE = 2e-6
 _SECONDS_EACH_COMPARISON = 2e-8
 _MOST_NUMBERS = 2**27  # a gibibyte
 _SAMPLED = 50  # edges whose cost stands for that of all
-_MOST_DENSE = 1500  # vertices up to which effective resistances are exact
-_PROJECTIONS = 200  # beyond, with a relative error of about (2 / 200)^(1/2)
 
 
 class Rule(StrEnum):
@@ -569,58 +566,3 @@ def _drawn(graph: Graph, count: int, rule: Rule, seed: int) -> list[int]:
         kept = generator.choice(total, total - count, replace=False, p=shares)
     chosen = set(kept.tolist())
     return [place for place in range(total) if place not in chosen]
-
-
-def effective_resistances(graph: Graph, *, seed: int = 0) -> Reals:
-    """For each edge the resistance between its ends, if every edge is a resistor of one ohm.
-
-    Exact up to 1,500 vertices; beyond, by random projections, to about ten percent.
-
-    Example:
-        >>> effective_resistances(Graph(3, ((0, 1), (1, 2), (0, 2)))).round(3).tolist()
-        [0.667, 0.667, 0.667]
-
-    Reference:
-        Spielman & Srivastava (2011), doi:10.1137/080734029.
-    """
-    from scipy import sparse
-
-    first, second = numpy.array(graph.edges, numpy.int64).reshape(-1, 2).T
-    size, places = len(first), numpy.arange(len(first))
-    ends = sparse.csr_array(
-        (
-            numpy.concatenate([numpy.ones(size), -numpy.ones(size)]),
-            (numpy.tile(places, 2), numpy.concatenate([first, second])),
-        ),
-        shape=(size, graph.num_vertices),
-    )
-    laplacian = (ends.T @ ends).tocsr()
-    if graph.num_vertices <= _MOST_DENSE:
-        inverse = numpy.linalg.pinv(laplacian.toarray(), hermitian=True)
-        exact: Reals = inverse[first, first] + inverse[second, second] - 2 * inverse[first, second]
-        return exact
-    signs = numpy.random.default_rng(seed).choice((-1.0, 1.0), (_PROJECTIONS, size))
-    potentials = _solved(laplacian, (signs @ ends).T / _PROJECTIONS**0.5)
-    squared: Reals = numpy.square(potentials[first] - potentials[second]).sum(axis=1)
-    return squared
-
-
-def _solved(laplacian: Any, right: Reals) -> Reals:
-    """Conjugate gradients for many right sides at once, preconditioned by the degrees."""
-    inverse = 1 / numpy.maximum(laplacian.diagonal(), 1.0)[:, None]
-    solution, residual = numpy.zeros_like(right), right.copy()
-    direction = inverse * residual
-    energy = (residual * direction).sum(axis=0)
-    start = energy.copy()
-    for _ in range(2000):
-        image = laplacian @ direction
-        step = energy / numpy.maximum((direction * image).sum(axis=0), 1e-300)
-        solution += step * direction
-        residual -= step * image
-        scaled = inverse * residual
-        next_energy = (residual * scaled).sum(axis=0)
-        if (next_energy <= 1e-8 * start).all():
-            break
-        direction = scaled + next_energy / numpy.maximum(energy, 1e-300) * direction
-        energy = next_energy
-    return solution
