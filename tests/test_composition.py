@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.reading.zoo import timm_model
+from tests.reading.zoo import two_block_mixer
 from torch import Tensor, nn
 
 import rankscope
@@ -33,12 +33,6 @@ def read_and_run(model: nn.Module, example: Tensor, folder: Path, name: str) -> 
     )
 
 
-def timm_network() -> tuple[nn.Module, Tensor]:
-    """The network of docs/models.md with 2 of its 8 blocks, on smaller images."""
-    make = timm_model("mixer_s32_224", {"num_blocks": 2, "img_size": 96})
-    return make().eval(), torch.rand(2, 3, 96, 96)
-
-
 def built_in(name: str) -> tuple[nn.Module, Tensor]:
     example = BUILT_IN[name].example()
     assert isinstance(example, Tensor)
@@ -48,7 +42,10 @@ def built_in(name: str) -> tuple[nn.Module, Tensor]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits", "resnet20", "transformer", "mixer_s32"])
 def test_read_draw_compress_draw_certify_save_load(name: str, tmp_path: Path) -> None:
-    model, example = timm_network() if name == "mixer_s32" else built_in(name)
+    if name == "mixer_s32":
+        model, example = two_block_mixer().eval(), torch.rand(2, 3, 96, 96)
+    else:
+        model, example = built_in(name)
     read_and_run(model, example, tmp_path, "dense")
     compressed = rankscope.compress(model, 0.6, example=example)
     read_and_run(compressed.model, example, tmp_path, "compressed")

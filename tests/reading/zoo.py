@@ -93,7 +93,15 @@ def _torchvision(name: str) -> Callable[[], nn.Module]:
     return make
 
 
-def timm_model(name: str, options: dict[str, Any]) -> Callable[[], nn.Module]:
+def two_block_mixer() -> nn.Module:
+    """Mixer-S/32 with two of its eight blocks, for images of 96 x 96 pixels."""
+    from timm.models.mlp_mixer import MlpMixer
+
+    model: nn.Module = MlpMixer(img_size=96, patch_size=32, num_blocks=2, embed_dim=512)
+    return model
+
+
+def _timm(name: str, options: dict[str, Any]) -> Callable[[], nn.Module]:
     def make() -> nn.Module:
         import timm
 
@@ -182,7 +190,7 @@ def models() -> tuple[Model, ...]:
     image = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(1))
     return (
         *(Model("torchvision", name, _torchvision(name), image) for name in TORCHVISION),
-        *(Model("timm", name, timm_model(name, options), image) for name, options in TIMM.items()),
+        *(Model("timm", name, _timm(name, options), image) for name, options in TIMM.items()),
         *_transformers_models(),
     )
 
