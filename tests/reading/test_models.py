@@ -139,7 +139,7 @@ def test_a_tied_parameter_has_all_its_names_and_is_counted_once() -> None:
 @pytest.mark.parametrize(
     "name", ["resnet18", "deit_tiny_patch16_224", "Llama", "BERT", "GPT-2", "Mamba", "T5 encoder"]
 )
-def test_a_model_of_another_library_runs_again(name: str) -> None:
+def test_a_model_of_another_library_runs_again_and_costs_what_torch_counts(name: str) -> None:
     given = next(model for model in zoo.models() if model.name == name)
     module, example = given.build(), given.example
     if isinstance(example, Tensor):
@@ -147,26 +147,18 @@ def test_a_model_of_another_library_runs_again(name: str) -> None:
     options = {} if isinstance(example, Tensor) else example
     inputs = (example,) if isinstance(example, Tensor) else ()
     network = from_module(module, example)
+    counter = FlopCounterMode(display=False)
+    # Of attention in one piece, torch counts nothing on a processor.
+    with torch.no_grad(), counter, sdpa_kernel(SDPBackend.MATH):
+        wanted = module(*inputs, **options)
     with torch.no_grad():
         made = to_module(network, module_arrays(module))(*inputs, **options)
-        wanted = module(*inputs, **options)
     assert type(made) is type(wanted)
     first, second = (r if isinstance(r, Tensor) else r[0] for r in (made, wanted))
     torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["resnet18", "BERT"])
-def test_operations_are_those_that_torch_counts(name: str) -> None:
-    given = next(model for model in zoo.models() if model.name == name)
-    module, example = given.build(), given.example
-    counter = FlopCounterMode(display=False)
-    # Of attention in one piece, torch counts nothing on a processor.
-    with counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-        module(example) if isinstance(example, Tensor) else module(**example)
-    ours = cost(from_module(module, example)).flops
-    # Ours also counts scales of normalizations, which torch leaves out.
-    assert counter.get_total_flops() <= ours <= 1.02 * counter.get_total_flops()
+    if name in ("resnet18", "BERT"):
+        # Ours also counts scales of normalizations, which torch leaves out.
+        assert counter.get_total_flops() <= cost(network).flops <= 1.02 * counter.get_total_flops()
 
 
 def test_a_network_may_name_only_outputs_that_are_there() -> None:

@@ -144,9 +144,9 @@ class TensorData:
     def epoch(self, number: int, batch_size: int, *, seed: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from `start` on, each with an augmentation of its own."""
         order = torch.randperm(len(self), generator=generator_of("order", seed, number))
-        for at, chosen in enumerate(torch.split(order, batch_size)):
-            if at >= start:
-                yield self._make(chosen, generator_of("augmentation", seed, number, at))
+        for at, chosen in enumerate(torch.split(order, batch_size)[start:], start):
+            random = generator_of("augmentation", seed, number, at) if self.augment else None
+            yield self._make(chosen, random)
 
     def batches(self, batch_size: int) -> list[Batch]:
         """All samples once, in their own order, without augmentation."""

@@ -294,8 +294,9 @@ class _Run:
         num_batches = self.data.num_batches(recipe.batch_size)
         for batch in batches:
             self.step(batch)
-            what = f"epoch {at.epoch + 1} of {recipe.epochs}"
-            report(Progress(what, self.position.batch, num_batches))
+            if report is not ignore:
+                what = f"epoch {at.epoch + 1} of {recipe.epochs}"
+                report(Progress(what, self.position.batch, num_batches))
             if self.is_over:
                 break
             if perf_counter() - self.saved_at > CHECKPOINT_SECONDS:
@@ -313,7 +314,7 @@ class _Run:
         if self.recipe.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm)
         self.optimizer.step()
-        count = batch.num_samples
+        count = len(batch.inputs)
         self.position = replace(
             at,
             batch=at.batch + 1,

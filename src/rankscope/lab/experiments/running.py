@@ -417,6 +417,9 @@ def chosen_runs(experiment: Experiment, options: RunOptions) -> tuple[Run, ...]:
 
 
 def _title_progress(report: Report, title: str) -> Report:
+    if report is ignore:
+        return ignore
+
     def titled(progress: Progress) -> None:
         report(Progress(f"{title}, {progress.what}", progress.done, progress.total))
 
