@@ -80,13 +80,9 @@ FLOAT64 = Arithmetic.of(torch.float64)
 class ProductSquares:
     r"""The squares of all products that a layer adds up, for a bound on sums in any order.
 
-    N terms t are added by a binary tree, and each of its partial sums s is rounded once. With the
-    signs of the s, :math:`\sum |s| = \sum_i c_i t_i`, where :math:`c_i` adds up the signs of the
-    sums that term i is part of. Let v be a sum of more than half of the terms whose two parts have
-    at most half of them each. Of the a terms of a part, or of the rest, at most a + 2 - d have
-    :math:`|c_i - c_v| \ge d`; so :math:`\sum_i (c_i - c_v)^2 \le (N + 3)^3 / 12`, and
-    :math:`|c_v| \le N/2 + 1`. By the inequality of Cauchy and Schwarz the error of the sum is, to
-    first order, at most :math:`u (\sqrt{(N + 3)^3/12}\,\|t\| + (N/2 + 1) |\sum t|)`.
+    N terms t are added by a binary tree, and each of its partial sums is rounded once. The error of
+    the sum is, to first order, at most
+    :math:`u (\sqrt{(N + 3)^3/12}\,\|t\| + (N/2 + 1) |\sum t|)`: docs/proofs.md, section 36.
 
     Args:
         columns: for each entry of an input, at least the sum of the squares of its weights.
