@@ -3,11 +3,11 @@
 A residue is a float64 integer of absolute value at most h = (p + 3) / 2; `separation.kernels`
 proves that x - rint(x / p) p is one, exactly, for every integer x with |x| + h <= 2^53.
 
-An instruction sums up to six products of rows, or up to eight of a factor and a row. Rows hold
-residues, or what the two sides of a pair add up to, at most 2h; factors are residues:
+An instruction sums up to eight products: of a factor and a row, and up to six of two rows. Rows
+hold residues, or what the two sides of a pair add up to, at most 2h; factors are residues:
 
-- p < 2^25: |target| + 6 (2h)^2 + h <= 24 (2^24 + 1)^2 + 2^26 < 2^53, and 8 h (2h) is less, so it
-  is reduced once.
+- p < 2^25: |target| + 6 (2h)^2 + 2 h (2h) + h <= 28 (2^24 + 1)^2 + 2^26 < 2^53, so it is reduced
+  once.
 - otherwise what the sides add up to is reduced first, and products are taken one by one with the
   left factor cut in two, 2^16 high + low with |low| <= 2^15 and |high| <= 2^14 + 1: then
   |high · right| < 2^45, and |target| + 2^16 |its residue| + |low · right| < 2^48.
@@ -36,14 +36,14 @@ TOGETHER = 32  # left points between two changes of the scale: enough to hide th
 NARROW = float(2**25)
 
 VECTOR = 8  # lanes at once; a multiple of them in every row
-MOST_PRODUCTS, MOST_MULTIPLES = 6, 8  # terms of one instruction
+MOST_PRODUCTS, MOST_TERMS = 6, 8  # of one instruction: of two rows, in all
 GROUPS = (4, 2)  # how many instructions may share their rows
 MOST_OWN = 2  # terms of an instruction in a group whose rows are its own, the last ones
 
 # The columns of an instruction.
 CODE, TARGET, LEFT = 0, 1, 2
-RIGHT = LEFT + MOST_MULTIPLES
-COLUMNS = RIGHT + MOST_MULTIPLES
+RIGHT = LEFT + MOST_TERMS
+COLUMNS = RIGHT + MOST_TERMS
 
 _DOUBLE, _INTEGER = ir.DoubleType(), ir.IntType(64)
 _VECTORS = ir.VectorType(_DOUBLE, VECTOR)
@@ -83,34 +83,35 @@ class Kind(NamedTuple):
 
     Args:
         terms: of its sum.
-        is_factor: whether the left operands are factors and not rows.
+        products: how many of the last terms are products of two rows; in the others the left
+            operand is a factor.
         is_added: whether the sum is added to the target.
         together: how many instructions, from this one on, are carried out together.
         own: how many of the last terms have rows of their own; the others share them.
     """
 
     terms: int
-    is_factor: bool
-    is_added: bool
+    products: int = 0
+    is_added: bool = False
     together: int = 1
     own: int = 0
 
     @property
     def code(self) -> int:
         """Its number."""
-        return self.terms + 16 * (
-            self.is_factor + 2 * self.is_added + 4 * (self.together + 8 * self.own)
-        )
+        last = self.is_added + 2 * (self.together + 8 * self.own)
+        return self.terms + 16 * (self.products + 16 * last)
 
 
 def _kinds() -> Iterator[Kind]:
-    most = {False: MOST_PRODUCTS, True: MOST_MULTIPLES}
-    for is_added, is_factor in product((False, True), repeat=2):
-        for terms in range(1, most[is_factor] + 1):
-            yield Kind(terms, is_factor=is_factor, is_added=is_added)
+    for terms in range(1, MOST_TERMS + 1):
+        for products in range(min(terms, MOST_PRODUCTS) + 1):
+            yield Kind(terms, products)
+            if products in (0, terms):
+                yield Kind(terms, products, is_added=True)
     for together, own in product(GROUPS, range(MOST_OWN + 1)):
-        for terms in range(own + 1, MOST_MULTIPLES + 1):
-            yield Kind(terms, is_factor=True, is_added=False, together=together, own=own)
+        for terms in range(own + 1, MOST_TERMS + 1):
+            yield Kind(terms, together=together, own=own)
 
 
 @intrinsic
@@ -201,9 +202,12 @@ class _Run:
         A target may therefore be one of the rows that are read.
         """
         builder, members = self.builder, range(kind.together)
-        operand = self.factor if kind.is_factor else self.row
+        num_factors = kind.terms - kind.products
         lefts = [
-            [operand(self.read(LEFT + term, after=one)) for term in range(kind.terms)]
+            [
+                (self.factor if term < num_factors else self.row)(self.read(LEFT + term, after=one))
+                for term in range(kind.terms)
+            ]
             for one in members
         ]
         num_shared = kind.terms - kind.own
@@ -224,8 +228,8 @@ class _Run:
         for one in members:
             total = self._load(targets[one], lane) if kind.is_added else None
             rights = [*values, *(self._load(row, lane) for row in owned[one])]
-            for left, right in zip(lefts[one], rights, strict=True):
-                factor = left if kind.is_factor else self._load(left, lane)
+            for place, (left, right) in enumerate(zip(lefts[one], rights, strict=True)):
+                factor = left if place < num_factors else self._load(left, lane)
                 term = builder.fmul(factor, right, flags=_FUSED)
                 total = term if total is None else builder.fadd(total, term, flags=_FUSED)
             quotient = builder.call(self.rint, [builder.fmul(total, self.inverse)])
@@ -258,10 +262,11 @@ def add_wide_products(rows: Rows, factors: Rows, instruction: Instructions, prim
     inverse = 1.0 / prime
     code = instruction[CODE]
     target = rows[instruction[TARGET]]
-    if code // 32 % 2 == 0:
+    terms, products = code % 16, code // 16 % 16
+    if code // 256 % 2 == 0:
         target[:] = 0.0
-    for term in range(code % 16):
-        if code // 16 % 2 == 0:
+    for term in range(terms):
+        if term >= terms - products:
             left = rows[instruction[LEFT + term]]
         else:
             left = numpy.full(target.size, factors[instruction[LEFT + term]])

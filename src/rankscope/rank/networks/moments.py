@@ -13,9 +13,9 @@ from rankscope.rank.measured import Numbers, Residues, SplitFunction
 from rankscope.rank.networks.kernels import (
     COLUMNS,
     GROUPS,
-    MOST_MULTIPLES,
     MOST_OWN,
     MOST_PRODUCTS,
+    MOST_TERMS,
     Kind,
     Program,
     evaluate_pairs,
@@ -159,9 +159,6 @@ def _product(prime: int, *matrices: Residues) -> Residues:
 # --- Writing straight-line programs for `kernels`, and giving their values few rows -----
 
 
-MOST_TERMS = (MOST_PRODUCTS, MOST_MULTIPLES)  # of products of rows, of multiples of rows
-
-
 class ProgramWriter:
     """Collects instructions; every value has a number of its own until `finish`.
 
@@ -202,6 +199,10 @@ class ProgramWriter:
         """The sum of multiples (factor, value), by numbers, and of products of two values."""
         target = self._num_values
         self._num_values += 1
+        left, right = zip(*multiples, *products, strict=True)
+        if len(products) <= MOST_PRODUCTS and len(left) <= MOST_TERMS:
+            self._lines.append(_Line(target, left, right, len(products)))
+            return target
         self._sum_into(target, 1, [f for f, _ in multiples], [v for _, v in multiples])
         self._sum_into(
             target, 0, [v for v, _ in products], [v for _, v in products], is_added=bool(multiples)
@@ -249,37 +250,43 @@ class ProgramWriter:
         *,
         is_added: bool = False,
     ) -> None:
-        step = MOST_TERMS[kind]
+        step = MOST_TERMS if kind else MOST_PRODUCTS
         for start in range(0, len(left), step):
-            parts = (tuple(part[start : start + step]) for part in (left, right))
-            self._lines.append(_Line(bool(kind), target, is_added or start > 0, *parts))
+            one, other = (tuple(part[start : start + step]) for part in (left, right))
+            products = 0 if kind else len(one)
+            self._lines.append(_Line(target, one, other, products, is_added or start > 0))
 
 
 class _Line(NamedTuple):
-    """An instruction, by numbers of values until they have rows."""
+    """An instruction, by numbers of values until they have rows; the last products are of rows."""
 
-    is_factor: bool
     target: int
-    is_added: bool
     left: tuple[int, ...]
     right: tuple[int, ...]
+    num_products: int
+    is_added: bool = False
+
+    @property
+    def num_factors(self) -> int:
+        """How many of the left operands are factors, the first ones."""
+        return len(self.left) - self.num_products
 
     @property
     def read(self) -> set[int]:
         """The values that it reads."""
-        return {*self.right, *(() if self.is_factor else self.left)}
+        return {*self.right, *self.left[self.num_factors :]}
 
     def placed(self, row_of: Mapping[int, int]) -> "_Line":
         """With rows in place of values."""
-        left = self.left if self.is_factor else tuple(row_of[number] for number in self.left)
+        rows = tuple(row_of[number] for number in self.left[self.num_factors :])
+        left = (*self.left[: self.num_factors], *rows)
         right = tuple(row_of[number] for number in self.right)
         return self._replace(target=row_of[self.target], left=left, right=right)
 
     def encoded(self, together: int = 1, own: int = 0) -> list[int]:
         """Its columns."""
-        kind = Kind(len(self.right), self.is_factor, self.is_added, together, own)
-        size = MOST_MULTIPLES
-        return [kind.code, self.target, *_padded(self.left, size), *_padded(self.right, size)]
+        kind = Kind(len(self.right), self.num_products, self.is_added, together, own)
+        return [kind.code, self.target, *_padded(self.left), *_padded(self.right)]
 
 
 def _in_groups(lines: list[_Line]) -> list[list[int]]:
@@ -304,8 +311,13 @@ def _shared(group: list[_Line]) -> list[int]:
     rows = set(first.right).intersection(*(line.right for line in group))
     made: set[int] = set()
     for line in group:
-        is_alike = line.is_factor and not line.is_added and len(line.right) == len(first.right)
-        if not is_alike or made & set(line.right) or len(set(line.right)) < len(line.right):
+        is_alike = not line.num_products and len(line.right) == len(first.right)
+        if (
+            not is_alike
+            or line.is_added
+            or made & set(line.right)
+            or len(set(line.right)) < len(line.right)
+        ):
             return []
         made.add(line.target)
     return sorted(rows) if len(first.right) - len(rows) <= MOST_OWN else []
@@ -327,8 +339,8 @@ def balanced(residues: Residues, prime: int) -> numpy.typing.NDArray[numpy.float
     return numpy.where(residues > prime // 2, residues - prime, residues).astype(numpy.float64)
 
 
-def _padded(numbers: Sequence[int], size: int) -> list[int]:
-    return [*numbers, *[0] * (size - len(numbers))]
+def _padded(numbers: Sequence[int]) -> list[int]:
+    return [*numbers, *[0] * (MOST_TERMS - len(numbers))]
 
 
 # --- The program that computes the output from what the moments of the two sides add up to --------

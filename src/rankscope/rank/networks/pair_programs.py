@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rankscope.rank.elimination import rank_modulo
 from rankscope.rank.measured import Numbers, Residues, SplitFunction
 from rankscope.rank.networks.kernels import Program, evaluate_crossed, evaluate_points
-from rankscope.rank.networks.moments import MOST_TERMS, ProgramWriter, balanced
+from rankscope.rank.networks.moments import ProgramWriter, balanced
 from rankscope.rank.networks.network import (
     PolynomialNetwork,
     drawn_points,
@@ -274,13 +274,7 @@ class PairWriter:
             products += [(row_of[a], numbers[b]) for a, b in crossing.with_right]
             once = [numbers[value] for factor, value in crossing.multiples if factor == 1]
             once += [row_of[own_right]] if own_right else []
-            # Plain terms fill up either kind of instruction: products with the row of ones.
-            cut = min(
-                range(len(once) + 1),
-                key=lambda n: _lines(len(products) + n, len(multiples) + len(once) - n),
-            )
-            products += [(value, ones) for value in once[:cut]]
-            multiples += [(writer.constant(1), value) for value in once[cut:]]
+            multiples += [(writer.constant(1), value) for value in once]
             numbers[number] = writer.sum_products(multiples, products)
         return writer.finish([list(numbers.values())[-1]], are_inputs_kept=True)
 
@@ -378,10 +372,6 @@ def _once(number: int) -> tuple[tuple[int, int], ...]:
 
 def _ordered(products: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((min(pair), max(pair)) for pair in products))
-
-
-def _lines(num_products: int, num_multiples: int) -> int:
-    return -(-num_products // MOST_TERMS[0]) - (-num_multiples // MOST_TERMS[1])
 
 
 def _read_of_both(crossing: _Crossing) -> list[int]:
