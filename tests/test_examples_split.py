@@ -214,6 +214,7 @@ def test_missing_files_are_all_named_with_their_source(
     assert message.count("\n") == len(example.FILES) - 1
 
 
+@pytest.mark.slow
 def test_the_command_writes_table_numbers_and_picture(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,6 +145,7 @@ def test_a_module_is_opened_as_it_is() -> None:
         open_model(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_compress_wrote_is_a_model(tmp_path: Path) -> None:
     model = open_model("digits")
     small = rankscope.compress(model.module, keep=0.5)
@@ -164,6 +165,7 @@ def test_a_module_is_saved_as_it_is_and_loaded_into_another(tmp_path: Path) -> N
     torch.testing.assert_close(loaded(torch.ones(1, 4)), layer(torch.ones(1, 4)))
 
 
+@pytest.mark.slow
 def test_generalization_takes_a_word_and_tensors() -> None:
     inputs = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():

@@ -47,15 +47,29 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def imports(path: Path) -> tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]:
+    """Every import of a file, inside of functions too, and whether it runs when the file is loaded.
+
+    Only statements are visited: expressions hold no import.
+    """
+    pending: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), True)]
+    lines = []
+    while pending:
+        part, is_loaded = pending.pop()
+        if isinstance(part, (ast.Import, ast.ImportFrom)):
+            lines.append((part, is_loaded))
+        is_for_types = isinstance(part, ast.If) and "TYPE_CHECKING" in ast.unparse(part.test)
+        is_later = isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(part, block, ())
+            if isinstance(inner, list):
+                runs = is_loaded and not is_later and not (is_for_types and block == "body")
+                pending += [(each, runs) for each in inner]
+    return tuple(lines)
 
 
-@cache
-def import_lines(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Every import of a file, inside of functions too."""
-    parts = ast.walk(parsed(path))
-    return tuple(part for part in parts if isinstance(part, (ast.Import, ast.ImportFrom)))
+def import_lines(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    return [line for line, _ in imports(path)]
 
 
 def imported_modules(path: Path) -> list[str]:
@@ -80,18 +94,12 @@ def module_name(path: Path) -> str:
 
 def loaded_modules(path: Path) -> list[str]:
     """Modules of the package that are loaded with this one: not those under TYPE_CHECKING."""
-    pending, found = list(parsed(path).body), []
-    while pending:
-        part = pending.pop()
-        if isinstance(part, ast.ImportFrom) and part.module is not None:
+    found = []
+    for part, is_loaded in imports(path):
+        if is_loaded and isinstance(part, ast.ImportFrom) and part.module is not None:
             submodules = [f"{part.module}.{alias.name}" for alias in part.names]
             known = [name for name in submodules if name in NAMES]
             found += known or [part.module] * (part.module in NAMES)
-        elif isinstance(part, ast.If):
-            is_for_types = "TYPE_CHECKING" in ast.unparse(part.test)
-            pending += part.orelse if is_for_types else [*part.body, *part.orelse]
-        elif isinstance(part, ast.Try | ast.With):
-            pending += part.body
     return found
 
 

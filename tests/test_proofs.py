@@ -29,6 +29,7 @@ def test_every_section_cited_in_the_code_exists() -> None:
         assert {int(number) for number in cited} <= set(SECTIONS), path
 
 
+@pytest.mark.slow
 def test_every_theorem_that_is_called_proved_here_cites_its_section() -> None:
     """Wherever the code makes a theorem of that status, or a docstring says so, in words."""
     count = 0

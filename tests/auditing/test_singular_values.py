@@ -15,6 +15,7 @@ def random_matrix(rows: int, columns: int, seed: int) -> torch.Tensor:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows=SIZES, columns=SIZES, dtype=st.sampled_from(DTYPES), seed=st.integers(0, 99))
 def test_values_are_exact_to_the_stated_precision(

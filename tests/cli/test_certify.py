@@ -92,6 +92,7 @@ def test_people_get_a_table_and_files(
     assert (folder / "certification.svg").read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.slow
 def test_lipschitz_networks_take_weights_and_are_held_to_their_constant(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ def test_lipschitz_networks_take_weights_and_are_held_to_their_constant(
     assert "untrained; give its weights" in refusal(capsys, "lipschitz-digits", *options)
 
 
+@pytest.mark.slow
 def test_the_scaling_of_a_data_set_counts() -> None:
     """A built-in network sees scaled pixels; radii are those of pixels in 0..1."""
     pixels = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -163,6 +163,7 @@ def test_data_of_unequal_lengths_are_refused(
     assert "got {'a': 3, 'b': 4}" in message
 
 
+@pytest.mark.slow
 def test_an_untrained_network_is_planned_with_a_note_but_not_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_an_untrained_network_is_planned_with_a_note_but_not_written(
     assert "There is no resnet_cifar10/" in refusal(capsys, "resnet20", "-o", "out")
 
 
+@pytest.mark.slow
 def test_a_written_model_is_measured_beside_the_dense_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -188,6 +190,7 @@ def test_a_written_model_is_measured_beside_the_dense_one(
     assert [total["unit"] for total in report["totals"]] == ["parameters", "bytes", "flops"]
 
 
+@pytest.mark.slow
 def test_measured_losses_are_kept_until_the_model_is_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def test_escape_sequences_in_names_reach_no_terminal(capsys: pytest.CaptureFixtu
     assert "\x1b" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["models"], ["--help"]])
 def test_a_reader_that_has_gone_ends_a_command_quietly(command: list[str]) -> None:
     process = subprocess.Popen([*COMMAND, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -101,6 +101,7 @@ def test_labelled_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     assert "outputs over their squared norm 0" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line(
     capsys: pytest.CaptureFixture[str], folder: Path, text: Path, tmp_path: Path
 ) -> None:

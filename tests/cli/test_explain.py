@@ -33,6 +33,7 @@ def test_assumptions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Assumes: inner products" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_json_has_the_promised_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "multi-head-attention", "-o", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

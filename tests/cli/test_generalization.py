@@ -78,6 +78,7 @@ def test_a_model_of_ones_own_is_analysed_in_every_way(
     assert {"rigorous", "arora-order"} <= {bound["name"] for bound in found["bounds"]}
 
 
+@pytest.mark.slow
 def test_people_get_tables_and_files(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str, labelled: str
 ) -> None:

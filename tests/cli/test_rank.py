@@ -294,6 +294,7 @@ def test_theorems_for_balanced_splits_are_left_out_for_others(
     assert "Thm 7.2" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_bounds_are_printed_outwards_and_never_overflow(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -116,6 +116,7 @@ def test_the_smallest_budget_that_is_named_can_be_met(everything: Everything) ->
     assert compress(everything, named).plan.kept.parameters <= named * num_parameters(everything)
 
 
+@pytest.mark.slow
 def test_the_dense_model_is_left_as_it_was(everything: Everything, tokens: Tensor) -> None:
     before = copy.deepcopy(everything.state_dict())
     everything.train()
@@ -125,6 +126,7 @@ def test_the_dense_model_is_left_as_it_was(everything: Everything, tokens: Tenso
     assert not everything.head._forward_pre_hooks
 
 
+@pytest.mark.slow
 def test_a_model_within_a_tiny_tolerance_gives_the_same_outputs(
     everything: Everything, tokens: Tensor
 ) -> None:
@@ -162,11 +164,13 @@ def test_transformers_run_right_in_eval_mode_without_gradients(
     torch.testing.assert_close(found[:, :5], wanted[:, :5], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_flops_are_those_of_the_example_and_kept(everything: Everything, tokens: Tensor) -> None:
     small = compress(everything, 0.6, by=Unit.FLOPS, example=tokens)
     assert 0 < small.plan.kept.flops <= 0.6 * small.plan.dense.flops
 
 
+@pytest.mark.slow
 def test_latency_is_measured_and_its_estimate_kept(everything: Everything, tokens: Tensor) -> None:
     plan = plan_compression(
         everything, Budget(1.0, Unit.LATENCY), example=tokens, formats=PLAIN[:1]

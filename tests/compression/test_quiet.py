@@ -45,6 +45,7 @@ def test_standard_output_is_back_after_an_error(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().out == "here"
 
 
+@pytest.mark.slow
 def test_a_process_without_standard_output_can_still_plan() -> None:
     program = (
         "import os; os.close(1)\n"

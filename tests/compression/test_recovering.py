@@ -36,6 +36,7 @@ def loss(model: nn.Module, data: TensorData) -> float:
         return float(nn.functional.cross_entropy(model(data.inputs), data.targets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_labels", [True, False])
 def test_a_repaired_model_is_nearer_to_the_original(with_labels: bool, tmp_path: Path) -> None:
     model, data = trained()

@@ -130,6 +130,7 @@ def test_nothing_to_choose_is_a_choice() -> None:
     assert choose([], -1) is None
 
 
+@pytest.mark.slow
 def test_as_many_weights_as_a_large_model_has_are_solved_to_the_end() -> None:
     lists = [
         [

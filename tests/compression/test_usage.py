@@ -15,6 +15,7 @@ def usage_of(model: nn.Module, *example: Tensor) -> Usage:
     return observe(model, read_sites(model).sites, example)
 
 
+@pytest.mark.slow
 def test_every_kind_of_layer_is_counted_on_its_own_inputs() -> None:
     assert usage_of(nn.Linear(4, 5), torch.zeros(2, 3, 4)).calls == {"": (Call(6),)}
     assert usage_of(nn.Embedding(9, 5), torch.zeros(2, 7, dtype=torch.long)).calls == {

@@ -53,6 +53,7 @@ def test_frames_are_held_and_moves_take_four_tenths_of_a_second() -> None:
     assert MOVE_STEP * MOVE_STEPS == 400
 
 
+@pytest.mark.slow
 def test_it_repeats_for_ever_and_has_the_colours_of_the_theme() -> None:
     for theme in (LIGHT, DARK):
         picture = Image.open(BytesIO(to_gif(layer(), theme=theme)))
@@ -61,6 +62,7 @@ def test_it_repeats_for_ever_and_has_the_colours_of_the_theme() -> None:
         assert pixel == tuple(round(255 * value) for value in channels(theme.background))
 
 
+@pytest.mark.slow
 def test_the_same_diagram_gives_the_same_bytes() -> None:
     assert to_gif(layer()) == to_gif(layer())
 
@@ -78,6 +80,7 @@ def test_all_pictures_of_all_chapters_are_of_one_size() -> None:
     assert len(sizes) == 1
 
 
+@pytest.mark.slow
 def test_scale_makes_it_larger() -> None:
     small, large = (Image.open(BytesIO(to_gif(layer(), scale=scale))) for scale in (0.5, 1.0))
     assert large.width == pytest.approx(2 * small.width, abs=2)

@@ -65,6 +65,7 @@ def test_the_hyperdeterminant_is_that_of_cayley(entries: list[int]) -> None:
     assert hyperdeterminant(entries) == squares - 2 * mixed + 4 * (a * d * f * g + b * c * e * h)
 
 
+@pytest.mark.slow
 def test_floats_near_a_border_are_not_decided() -> None:
     tensor = numpy.array(NORMAL_FORMS[Orbit.W], dtype=float).reshape(2, 2, 2)
     tensor[1, 1, 1] = 1e-13
@@ -108,6 +109,7 @@ def test_the_curve_falls_to_the_rank(tmp_path: Path) -> None:
     assert drawn.read_text(encoding="utf-8").count("<svg") == 1
 
 
+@pytest.mark.slow
 def test_the_command_reads_a_file_and_names_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

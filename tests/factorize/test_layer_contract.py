@@ -270,6 +270,7 @@ def _written(layer: nn.Module, part: str) -> tuple[Format, Ranks]:
     return layer.format, layer.ranks
 
 
+@pytest.mark.slow
 @KIND
 @pytest.mark.parametrize("path", [None, Path.MERGED])
 def test_an_exported_graph_gives_the_same_outputs(kind: str, path: Path | None) -> None:

@@ -98,6 +98,7 @@ def test_state_copies_and_export_agree(format: Format) -> None:
     torch.testing.assert_close(exported.module()(NUMBERS), wanted)
 
 
+@pytest.mark.slow
 def test_it_compiles_to_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     # The compiler cannot look through the type checks of these tests.
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)

@@ -148,6 +148,7 @@ def test_it_exports_for_any_number_of_rows(path: Path | None, bits: int | None) 
     torch.testing.assert_close(exported.module()(wider), layer(wider))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "bits"), [(None, None), (Path.CHAIN, 4), (Path.REBUILT, 8), (Path.MERGED, None)]
 )

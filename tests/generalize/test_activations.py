@@ -27,6 +27,7 @@ def test_norms_are_those_of_the_inputs_of_layers() -> None:
     assert found.activations.largest_output == float(lengths[:, 3].max())
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(recipe=recipes())
 def test_cushions_hold_for_every_sample_and_are_attained(recipe: Recipe) -> None:

@@ -60,6 +60,7 @@ def test_the_document_is_plain_json_with_what_machines_rely_on() -> None:
     )
 
 
+@pytest.mark.slow
 def test_dense_networks_are_written_in_cp_form_first() -> None:
     model = build("digits")
     generator = torch.Generator().manual_seed(0)

@@ -23,6 +23,7 @@ from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Sa
 from rankscope.networks.cp_networks import in_cp_form
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(recipe=recipes(), ranks=RANKS)
 def test_layers_keep_their_first_components_and_nothing_else_changes(
@@ -120,6 +121,7 @@ def test_a_bound_that_does_not_hold_is_an_error() -> None:
         check_deviation(outputs, found.activations, lying, margin=1.0, tolerance=LargestEntry())
 
 
+@pytest.mark.slow
 def test_relative_errors_are_distances_of_inputs_over_their_norms() -> None:
     found = drawn(random_network(3, has_normalization=True), 3)
     smaller = compressed_network(found.model, found.trace, [2, 3, 2])

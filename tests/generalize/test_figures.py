@@ -14,6 +14,7 @@ from rankscope.generalize.analysis import Options, analyse, draw_properties
 from rankscope.generalize.sample import Sample
 
 
+@pytest.mark.slow
 def test_a_figure_is_the_same_bytes_each_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = analyse(
@@ -24,6 +25,7 @@ def test_a_figure_is_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert b"</svg>" in first.read_bytes()
 
 
+@pytest.mark.slow
 def test_layers_of_one_component_and_dead_ones_can_be_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     layers: list[Any] = [CPLinear(2, 2, rank=1) for _ in range(9)]

@@ -39,6 +39,7 @@ def test_a_normalization_right_behind_a_layer_is_a_part_of_it() -> None:
     torch.testing.assert_close(linear + layer.constant(), both)
 
 
+@pytest.mark.slow
 def test_a_normalization_before_an_activation_is_walked_through_with_its_scale() -> None:
     """Pre-activation blocks: nothing to fold it into, so that its largest scale counts."""
     model = in_cp_form(WideResNet(10, 1, in_channels=1)).double().eval()
@@ -48,6 +49,7 @@ def test_a_normalization_before_an_activation_is_walked_through_with_its_scale()
     assert folded == ["stage1.0.conv1", "stage2.0.conv1", "stage3.0.conv1"]
 
 
+@pytest.mark.slow
 def test_residual_networks_are_read_in_the_order_in_which_they_run() -> None:
     trace = trace_layers(in_cp_form(build("resnet20")), (3, 16, 16))
     names = [layer.name for layer in trace.layers]

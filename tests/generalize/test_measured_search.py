@@ -16,6 +16,7 @@ from rankscope.generalize.sample import Euclidean, LargestEntry, Tolerance
 from rankscope.progress import Progress
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=6)
 @given(
     recipe=recipes(),

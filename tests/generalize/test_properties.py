@@ -28,6 +28,7 @@ def true_norm(layer: CPLayer, start: int, stop: int) -> float:
     return float(torch.linalg.matrix_norm(as_matrix(dense, layer.input.shape[1:]), 2))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(recipe=recipes(), ranks=RANKS)
 def test_true_norms_are_below_the_exact_form_and_that_below_the_triangle_form(
@@ -62,6 +63,7 @@ def test_one_component_has_the_same_norm_in_both_forms() -> None:
     assert Exact().of(layer).factor(1) == pytest.approx(Triangle().of(layer).factor(1))
 
 
+@pytest.mark.slow
 def test_the_triangle_form_is_the_definition() -> None:
     """alpha by an FFT at the layer's own size, or at the size that has room for the zeros."""
     for is_circular, side in ((True, 6), (False, 8)):

@@ -26,6 +26,7 @@ def is_alive(found: Drawn) -> bool:
     return float(found.activations.growths.min()) > 0
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(recipe=recipes(), ranks=RANKS, form=st.sampled_from(FORMS))
 def test_no_compressed_network_is_further_away_than_the_error_bound(
@@ -40,6 +41,7 @@ def test_no_compressed_network_is_further_away_than_the_error_bound(
     assert (distances <= choice.error_bounds(found.activations) * (1 + ROUNDING) + ROUNDING).all()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     recipe=recipes(),
@@ -68,6 +70,7 @@ def test_every_sample_above_the_threshold_is_classified_alike(
     assert torch.equal(smaller(found.sample.inputs).argmax(dim=1)[is_clear], own[is_clear])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     recipe=recipes(),
@@ -88,6 +91,7 @@ def test_ranks_fall_as_the_margin_grows(
     assert all(a <= b for a, b in zip(few, many, strict=True))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(recipe=recipes(), margin=st.floats(0.1, 1000.0))
 def test_the_direct_mode_never_keeps_more_than_the_paper_mode(
@@ -102,6 +106,7 @@ def test_the_direct_mode_never_keeps_more_than_the_paper_mode(
     assert all(direct <= paper for direct, paper in zip(*ranks, strict=True))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(recipe=recipes(), form=st.sampled_from(FORMS))
 def test_a_rank_is_the_smallest_of_those_looked_at(recipe: Recipe, form: Form) -> None:

@@ -29,6 +29,7 @@ def sample(count: int, seed: int) -> Sample:
     return Sample(inputs, (inputs.flatten(1).sum(dim=1) > 0).long())
 
 
+@pytest.mark.slow
 def test_what_is_tracked_is_what_an_analysis_says() -> None:
     model, train, test = network(), sample(20, 0), sample(10, 1)
     found = TrackBounds(train, test, 0.5)(model)
@@ -45,6 +46,7 @@ def test_what_is_tracked_is_what_an_analysis_says() -> None:
     assert found["exact parameters"] <= found["triangle parameters"]
 
 
+@pytest.mark.slow
 def test_bounds_are_recorded_every_few_epochs_of_training() -> None:
     train, test = sample(20, 0), sample(10, 1)
     track = EveryFewEpochs(TrackBounds(train, test, 1.0), 2)

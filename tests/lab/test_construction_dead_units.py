@@ -176,6 +176,7 @@ def test_a_network_without_relu_is_refused() -> None:
         dead_units(network, torch.zeros(1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnn_relu", "rnn_relu_cell"])
 def test_a_fused_recurrence_is_refused_by_name(name: str) -> None:
     kind = nn.RNN if name == "rnn_relu" else nn.RNNCell

@@ -78,6 +78,7 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
 WORDS = Axes("A title", "steps", "loss", is_log_across=True, is_log_up=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".svg", ".png", ".pdf"])
 def test_curves_and_matrices_are_drawn_the_same_each_time(tmp_path: Path, ending: str) -> None:
     curves = {str(count): ([1.0, 2.0], [1.0, float(count + 1)]) for count in range(7)}
@@ -229,6 +230,7 @@ def num_lines(path: Path) -> int:
     return path.read_text(encoding="utf-8").count('id="line2d_')
 
 
+@pytest.mark.slow
 def test_every_hidden_unit_is_drawn(tmp_path: Path) -> None:
     short = PiecewiseLinear.of([0.0], [-1.0, 1.0])
     long = PiecewiseLinear.of([0.0, 1.0, 2.0], [-1.0, 1.0, 0.0, 3.0])

@@ -104,6 +104,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 # Running.
 
 
+@pytest.mark.slow
 def test_rows_are_computed_once_and_what_is_left_is_said(tmp_path: Path) -> None:
     finished: list[str] = []
     campaign = Campaign((SHORT,), tmp_path)
@@ -139,6 +140,7 @@ def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:
     assert finished == [f"order-{order}-seed{seed}" for seed in (0, 1) for order in (2, 3)]
 
 
+@pytest.mark.slow
 def test_an_experiment_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
     items = (Item("tt-mnist"), SHORT)
     with pytest.raises(ExperimentError, match=r"1 of 2 experiments failed\. tt-mnist: .*MNIST"):
@@ -202,6 +204,7 @@ def test_a_full_disk_ends_the_campaign_with_what_is_finished(
     assert [row["entry"] for row in read_outcome(tmp_path / "reshaping").rows] == [ROW]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_a_row_is_written_loses_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

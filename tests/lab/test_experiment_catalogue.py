@@ -54,6 +54,7 @@ def _modules_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["experiment", "list"], ["explain"]])
 def test_lists_are_printed_without_torch(arguments: list[str]) -> None:
     loaded = _modules_after(f"from rankscope.cli.main import main; main({arguments})")

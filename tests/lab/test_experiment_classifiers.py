@@ -107,6 +107,7 @@ def test_every_network_of_the_table_takes_images_of_mnist(number: int) -> None:
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
 def test_a_train_learns_digits(number: int, tmp_path: Path) -> None:
     entry = classifier_entry(TT_DIGITS.quick[number])

@@ -158,6 +158,7 @@ def test_every_network_is_compared_with_its_plain_twin() -> None:
 # Networks that are measured, not trained.
 
 
+@pytest.mark.slow
 def test_an_untrained_network_is_measured_beside_its_plain_twin(tmp_path: Path) -> None:
     row = PropertiesEntry("cp-digits", "digits", 10).run(RunContext(tmp_path, None, 60.0))
     assert (row["plain parameters"], row["samples"], row["layers"]) == (19178, 10, 4)

@@ -20,6 +20,8 @@ from rankscope.lab.experiments.generalization_bounds import (
 from rankscope.lab.experiments.statements import statements_of
 from rankscope.networks.datasets import load_data_set
 
+pytestmark = pytest.mark.slow  # its rows are trained
+
 BOUND_VS_TEST_ERROR = find_experiment("bound-vs-test-error")
 NON_VACUOUS_BOUND = find_experiment("non-vacuous-bound")
 
@@ -39,7 +41,6 @@ def row(tmp_path_factory: pytest.TempPathFactory) -> Row:
     return {"setting": "small", "seed": 0, **ENTRY.run(RunContext(folder, None, 60.0))}
 
 
-@pytest.mark.slow
 def test_a_row_has_the_last_measurement_and_all_curves(row: Row) -> None:
     assert row["epochs"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     for name in ("triangle", "exact", "measured", "test error"):
@@ -69,7 +70,6 @@ def test_every_setting_has_a_panel_with_a_line_for_each_curve(row: Row) -> None:
 _DRAWN = ("test error", "triangle", "exact", "measured", "arora-order")
 
 
-@pytest.mark.slow
 def test_noise_changes_what_is_learned_but_not_what_is_tested(tmp_path: Path) -> None:
     searches = {"triangle": Options(num_jacobians=2)}
     recipe = replace(ENTRY.recipe, epochs=4)

@@ -47,6 +47,7 @@ def test_the_dense_network_scores_as_its_manifest_says(tmp_path: Path) -> None:
     assert (row["kept"], row["accuracy"]) == (13_824, 98.89)
 
 
+@pytest.mark.slow
 def test_a_repair_by_stages_brings_accuracy_back(tmp_path: Path) -> None:
     entry = UniformEntry(DIGITS, 0.1, "svd", recipe=SHORT)
     assert entry.name == "svd-10"
@@ -59,6 +60,7 @@ def test_a_repair_by_stages_brings_accuracy_back(tmp_path: Path) -> None:
     assert (again["accuracy"], again["samples"]) == (row["accuracy"], row["samples"])
 
 
+@pytest.mark.slow
 def test_the_best_row_keeps_no_more_than_the_others(tmp_path: Path) -> None:
     last = Recipe(epochs=2, batch_size=64, learning_rate=2e-3, schedule=Cosine())
     entry = PlannedEntry(DIGITS, 0.1, sequential=SHORT, end_to_end=last)
@@ -70,6 +72,7 @@ def test_the_best_row_keeps_no_more_than_the_others(tmp_path: Path) -> None:
     assert row["samples"] == 2 * 2 * 1437 + 2 * 1437
 
 
+@pytest.mark.slow
 def test_rows_of_an_hour_are_repaired_as_planned_ones_are(tmp_path: Path) -> None:
     last = Recipe(epochs=2, batch_size=64, learning_rate=2e-3, schedule=Cosine())
     entry = DistilledEntry(DIGITS, 0.1, "svd", recipe=SHORT, end_to_end=last)

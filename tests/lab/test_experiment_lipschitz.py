@@ -148,6 +148,7 @@ def test_every_network_is_trained_by_both_protocols() -> None:
     assert scaled == ["resnet9-8", *wide, "resnet9-8-longer"]
 
 
+@pytest.mark.slow
 def test_the_published_protocol_makes_networks_four_times_as_steep_in_pixels() -> None:
     for entry in CERTIFIED:
         is_scaled = entry.name.endswith("-scaled")

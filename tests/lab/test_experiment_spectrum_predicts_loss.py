@@ -35,6 +35,7 @@ class Drawn(DecoderWorkload):
         return Decoder(model, ("tokens",), calibration, test, other, lambda: test, 1e-3, 2)
 
 
+@pytest.mark.slow
 def test_a_row_has_a_number_for_every_matrix_and_statements_follow(tmp_path: Path) -> None:
     row = SpectrumEntry("drawn", Drawn()).run(RunContext(tmp_path, None, 1.0))
     sites = block_sites(Drawn().open(None))
@@ -59,6 +60,7 @@ def test_what_is_lost_is_the_error_of_the_best_cut() -> None:
     assert lost_of(site, 3) == pytest.approx(error, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_spectrum_that_orders_the_losses_is_ahead_of_the_kind_and_one_that_does_not_is_behind(
     sign: int,

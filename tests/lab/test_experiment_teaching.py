@@ -38,6 +38,7 @@ TRAINED_REGIONS = find_experiment("trained-regions")
 # Teaching dead units.
 
 
+@pytest.mark.slow
 def test_long_steps_kill_units_and_short_ones_learn() -> None:
     calm, wild = (train_until_dead(rate=rate, steps=100) for rate in (1.0, 30.0))
     assert calm.before == wild.before
@@ -165,6 +166,7 @@ def test_the_experiment_has_a_row_for_each_seed() -> None:
 # Teaching skip connections.
 
 
+@pytest.mark.slow
 def test_a_deep_network_learns_only_with_skips() -> None:
     without, within = (train_deep(depth=24, with_skips=skips, steps=40) for skips in (False, True))
     assert without.first_gradients[0] < 1e-6 < 1e-2 < within.first_gradients[0]

@@ -74,6 +74,7 @@ def assert_same_state(first: nn.Module, second: nn.Module) -> None:
         assert torch.equal(value, second.state_dict()[name]), name
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(
     optimizer=st.sampled_from([Adam(), SGD(0.9, nesterov=True), SGD(0.0)]),

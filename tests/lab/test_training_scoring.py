@@ -240,6 +240,7 @@ def test_scores_that_are_all_the_same_are_refused() -> None:
         similarity_correlation(nn.Embedding(27, 2), letters, pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (MORE / "minilm").is_dir(), reason="needs MiniLM")
 def test_minilm_finds_the_paraphrase() -> None:
     pytest.importorskip("tokenizers")

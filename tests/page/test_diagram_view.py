@@ -45,6 +45,7 @@ def test_nothing_is_a_view_too(session: Session) -> None:
         exported(session, "svg")
 
 
+@pytest.mark.slow
 def test_a_template_has_picture_equations_cost_and_timeline(session: Session) -> None:
     view = edited(session, do="template", name="multi-head")
     assert ElementTree.fromstring(view["svg"]).tag.endswith("svg")

@@ -75,6 +75,7 @@ def row_of(solved: Any, name: str) -> list[Any]:
     return list(row)
 
 
+@pytest.mark.slow
 def test_shapes_are_there_at_once_and_weights_follow(llama: Served) -> None:
     first = llama.ask("/model")
     assert first["name"] == "llama"
@@ -90,6 +91,7 @@ def test_shapes_are_there_at_once_and_weights_follow(llama: Served) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_its_budget_and_finds_the_low_rank(planned: Served) -> None:
     solved = plan(planned)
     assert solved["is_proved"]
@@ -100,6 +102,7 @@ def test_a_plan_keeps_its_budget_and_finds_the_low_rank(planned: Served) -> None
     assert parameters < 64 * 32
 
 
+@pytest.mark.slow
 def test_the_quick_plan_is_never_better_than_the_exact_one(planned: Served) -> None:
     for keep in (0.4, 0.6, 0.8, 0.95):
         quick, exact = plan(planned, "quick", keep=keep), plan(planned, keep=keep)

@@ -43,6 +43,7 @@ CHEAP = ("/api/jobs", "/api/jobs/cancel", "/api/model", "/api/plan", "/api/site"
          "/api/split/subjects")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CHEAP)
 def test_answers_are_as_described(empty: Served, path: str) -> None:
     document = openapi(ENDPOINTS)

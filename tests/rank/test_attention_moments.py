@@ -71,6 +71,7 @@ def test_moments_give_the_matrix_of_the_definition(case: Case, prime: int, seed:
     assert numpy.array_equal(parts.sum(0) % prime, values)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(case=cases(), prime=st.sampled_from(PRIMES[1:]))
 def test_grades_are_the_parts_of_each_degree_in_the_right_side(case: Case, prime: int) -> None:

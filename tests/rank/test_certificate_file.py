@@ -76,6 +76,7 @@ def test_a_file_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         write_certificate(tmp_path / "absent" / "file.json", DRAWN)
 
 
+@pytest.mark.slow
 def test_a_certificate_too_long_to_be_read_is_not_written(tmp_path: Path) -> None:
     weights = GivenWeights({"w": GivenArray((2, 10**6), (0.1,) * (2 * 10**6))})
     with pytest.raises(CertificateError, match=r"has 4\d,.* bytes, over the limit of 33,554,432"):

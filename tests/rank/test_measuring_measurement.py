@@ -203,6 +203,7 @@ def test_a_checkpoint_is_offered_where_it_would_help() -> None:
         measure(problem(600, upper=600), options)
 
 
+@pytest.mark.slow
 def test_a_bound_of_thousands_of_digits_is_refused_in_few() -> None:
     with pytest.raises(TooLargeError, match=r"about 10\^3000 x .* needs about 10\^6000 entries"):
         measure(problem(600, upper=10**3000), MeasureOptions(workers=HERE))

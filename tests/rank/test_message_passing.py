@@ -84,6 +84,7 @@ def test_the_network_computes_what_is_defined(split: GraphSplit) -> None:
         torch.testing.assert_close(output, math.prod(state[0] for state in chosen))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(split=splits(), prime=st.sampled_from(PRIMES))
 def test_programs_give_the_values_of_the_defining_equations(split: GraphSplit, prime: int) -> None:

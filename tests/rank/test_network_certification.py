@@ -76,6 +76,7 @@ def test_large_minors_are_proved_by_answers(network: PolynomialNetwork) -> None:
     assert "values by the fast evaluation" in quick.paths[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "network", [SelfAttention(depth=2, width=3), ProductNetwork(num_inputs=4, degree=3, depth=2)]
 )

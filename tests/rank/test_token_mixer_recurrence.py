@@ -135,6 +135,7 @@ def test_without_decay_linear_attention_is_causal_attention(
     assert numpy.array_equal(ours.values(points, points), theirs.values(points, points))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(network=recurrences())
 def test_degrees_are_those_of_the_output(network: Recurrence) -> None:

@@ -210,6 +210,7 @@ def test_the_diagram_computes_the_network(options: dict[str, Any]) -> None:
     torch.testing.assert_close(torch.stack(outputs), network(inputs))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(network=transformers())
 def test_degrees_are_those_of_the_output(network: PolynomialTransformer) -> None:

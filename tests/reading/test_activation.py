@@ -42,5 +42,6 @@ class Functions(nn.Module):
         return F.log_softmax(x.softmax(0), dim=-1)
 
 
+@pytest.mark.slow
 def test_activations_as_functions_and_methods_are_read(assert_reads: Check) -> None:
     assert_reads(Functions(), (3, 4))

@@ -21,6 +21,7 @@ def test_self_attention_equals_that_of_pytorch(
     assert_reads(nn.MultiheadAttention(8, 2, bias=bias, batch_first=batch_first), shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [True, False])
 def test_cross_attention_with_features_of_three_sizes(bias: bool, assert_reads: Check) -> None:
     layer = nn.MultiheadAttention(8, 2, bias=bias, batch_first=True, kdim=5, vdim=7)
@@ -77,6 +78,7 @@ class Masked(nn.Module):
         return out + x  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mask",
     [
@@ -91,6 +93,7 @@ def test_a_causal_mask_is_recognized(mask: Tensor, assert_reads: Check) -> None:
     assert causal == [("n", "m")]
 
 
+@pytest.mark.slow
 def test_a_mask_that_hides_nothing_is_no_mask(assert_reads: Check) -> None:
     network = assert_reads(Masked(torch.zeros(5, 5, dtype=torch.bool)), (2, 5, 8))
     causal = [region.causal for diagram in diagrams_of(network) for region in diagram.regions]

@@ -1,3 +1,4 @@
+import pytest
 from torch import Tensor, nn
 
 from rankscope.diagrams.network import diagrams_of
@@ -43,6 +44,7 @@ class Attention(nn.Module):
         return (x @ x.mT * self.scale).softmax(-1)
 
 
+@pytest.mark.slow
 def test_a_scale_of_one_over_a_root_is_written_with_the_symbol() -> None:
     for scale, wanted in ((9**-0.5, "F**-0.5"), (0.25, "0.25")):
         (diagram,) = diagrams_of(from_module(Attention(scale), (2, 4, 9)))

@@ -31,6 +31,7 @@ class Joint(nn.Module):
         return self.proj(found.transpose(1, 2).reshape(x.shape))  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["split", "unbind", "iterate"])
 def test_a_joint_layer_without_bias_is_the_picture_of_multi_head_attention(
     how: str, assert_reads: Check

@@ -183,6 +183,7 @@ RECURRENCES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options", "gates"), RECURRENCES)
 def test_a_recurrence_is_one_exact_call_with_its_equations(
     kind: type[nn.Module], options: dict[str, Any], gates: int, tmp_path: Path
@@ -205,6 +206,7 @@ def test_a_recurrence_is_one_exact_call_with_its_equations(
     torch.testing.assert_close(made, wanted)
 
 
+@pytest.mark.slow
 def test_cells_are_read_as_recurrences() -> None:
     class Cells(nn.Module):
         def __init__(self) -> None:

@@ -40,6 +40,7 @@ def test_a_normalization_equals_that_of_pytorch(
     assert_reads(layer, shape)
 
 
+@pytest.mark.slow
 def test_a_root_mean_square_without_eps_takes_the_precision_of_its_weight() -> None:
     for kind in (torch.float32, torch.float64):
         (diagram,) = diagrams_of(from_module(nn.RMSNorm(4, dtype=kind), (4,)))

@@ -82,6 +82,7 @@ class ImageModel(nn.Module):
         return self.head(self.flat(self.pool(self.wide(out))))  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_small_language_model_is_read(assert_reads: Check) -> None:
     model = LanguageModel()
     network = assert_reads(model, (2, 5), below=11)
@@ -91,6 +92,7 @@ def test_a_small_language_model_is_read(assert_reads: Check) -> None:
     assert cost(network).parameters == sum(w.numel() for w in model.parameters()) - unused
 
 
+@pytest.mark.slow
 def test_a_small_image_model_is_read(assert_reads: Check) -> None:
     assert_reads(ImageModel(), (2, 3, 6, 8))
 

@@ -144,6 +144,7 @@ def test_a_small_model_is_read_run_priced_and_drawn(
     assert lint(compose(network)) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "shape"), [MODELS[1], MODELS[3]])
 def test_equal_blocks_are_drawn_once(model: type[nn.Module], shape: tuple[int, ...]) -> None:
     blocks = collapse(from_module(model().eval(), shape))

@@ -19,6 +19,7 @@ class InPlace(nn.Module):
         return doubled + part.sum(), {"whole": doubled, "rest": (part, None)}
 
 
+@pytest.mark.slow
 def test_writing_in_place_is_read_as_functions_of_values() -> None:
     inputs = torch.randn(3, 5)
     expected, made = InPlace()(inputs), trace(InPlace(), inputs).run(inputs)
@@ -76,6 +77,7 @@ def norm_and_add(inputs: Tensor) -> Tensor:
     return parted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     [

@@ -16,6 +16,7 @@ def encoder_layer(**options: Any) -> nn.TransformerEncoderLayer:
     return nn.TransformerEncoderLayer(8, 2, 12, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm_first", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("activation", ["relu", "gelu", nn.SiLU()], ids=str)
@@ -32,6 +33,7 @@ def test_a_layer_without_biases_and_without_a_batch(assert_reads: Check) -> None
     assert_reads(encoder_layer(bias=False), (5, 8))
 
 
+@pytest.mark.slow
 def test_an_encoder_has_a_last_norm(assert_reads: Check) -> None:
     stack = nn.TransformerEncoder(
         encoder_layer(batch_first=True), 2, norm=nn.LayerNorm(8), enable_nested_tensor=False
@@ -40,12 +42,14 @@ def test_an_encoder_has_a_last_norm(assert_reads: Check) -> None:
     assert network.steps[-1].name == "norm"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_a_decoder_attends_to_a_memory(norm_first: bool, assert_reads: Check) -> None:
     layer = nn.TransformerDecoderLayer(8, 2, 12, norm_first=norm_first, batch_first=True)
     assert_reads(nn.TransformerDecoder(layer, 2, norm=nn.LayerNorm(8)), (3, 5, 8), (3, 4, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 def test_a_whole_transformer_equals_that_of_pytorch(assert_reads: Check) -> None:
     assert_reads(nn.Transformer(8, 2, 1, 1, 12), (5, 3, 8), (4, 3, 8))
@@ -64,6 +68,7 @@ class Causal(nn.Module):
         return self.layers(x, **{"mask": mask, "is_causal": True} | self.options)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_causal_mask_reaches_every_layer(assert_reads: Check) -> None:
     assert_reads(Causal(), (2, 5, 8))
 
@@ -82,6 +87,7 @@ class CausalDecoder(nn.Module):
         return self.layers(x, memory, **masks)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_both_masks_of_a_decoder_are_read(assert_reads: Check) -> None:
     network = assert_reads(CausalDecoder(), (2, 5, 8), (2, 4, 8))
     causal = [region.causal for diagram in diagrams_of(network) for region in diagram.regions]

@@ -57,6 +57,7 @@ def causal(x: Tensor) -> Tensor:
     return x.masked_fill(mask == 0, -float("inf")).softmax(-1)
 
 
+@pytest.mark.slow
 def test_a_causal_mask_may_have_other_views_between_it_and_the_softmax(
     assert_reads: Check,
 ) -> None:

@@ -96,6 +96,7 @@ def test_certified_attacked_and_clean_are_in_order(seed: int, norm: Norm, method
     assert (found.lipschitz is not None) == isinstance(method, Lipschitz)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_networks_of_orthogonal_layers_are_certified_at_real_radii(seed: int) -> None:
     torch.manual_seed(seed)
@@ -107,6 +108,7 @@ def test_networks_of_orthogonal_layers_are_certified_at_real_radii(seed: int) ->
     assert found.radii[0].certified > 0.5
 
 
+@pytest.mark.slow
 def test_the_certificate_of_a_linear_classifier_meets_the_attack() -> None:
     """Of two classes, both are exact, so that nothing is left between the curves."""
     torch.manual_seed(0)

@@ -91,6 +91,7 @@ def on_a_line(model: nn.Module) -> tuple[Tensor, Tensor]:
         return points, model.double()(points[None])[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_steepest_slope_is_the_constant(name: str) -> None:
     points, values = on_a_line(ACTIVATIONS[name])
@@ -99,6 +100,7 @@ def test_the_steepest_slope_is_the_constant(name: str) -> None:
     assert 0.999 * constant <= float(slopes.max()) <= constant * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_shapes_are_what_they_say(name: str) -> None:
     form = transfers()[name][1].form

@@ -88,6 +88,7 @@ class FixedBatch(nn.Module):
         return outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2, 5])
 def test_a_batch_of_fixed_length_is_read_one_sample_at_a_time(batch: int) -> None:
     torch.manual_seed(0)

@@ -222,6 +222,7 @@ def test_first_layers_of_a_euclidean_ball_are_exact_with_intervals_too() -> None
     torch.testing.assert_close((upper - lower)[0] / 2, 2.0 * spread)
 
 
+@pytest.mark.slow
 def test_a_radius_of_zero_gives_the_outputs_themselves() -> None:
     for name in ("dense", "convolutional", "residual"):
         model, read, ball = case(name, 1, L2(), 0.0)
@@ -232,6 +233,7 @@ def test_a_radius_of_zero_gives_the_outputs_themselves() -> None:
             torch.testing.assert_close(found, torch.cat([outputs, -outputs], dim=1))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 2**16), norm=st.sampled_from(NORMS))
 def test_every_value_of_a_network_is_within_its_box(seed: int, norm: Norm) -> None:

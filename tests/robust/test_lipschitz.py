@@ -231,6 +231,7 @@ def test_other_last_operations_have_root_2_times_the_constant() -> None:
     assert str(bound).startswith("Lipschitz constant at most ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "shape", "message"),
     [

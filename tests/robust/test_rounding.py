@@ -72,6 +72,7 @@ def test_rounding_inside_of_a_network_is_not_certified_away(method: Method) -> N
     assert (row.certified, row.attacked) == (1.0, 1.0)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=12)
 @given(
     bias=st.sampled_from([0.0, 1.0, 2.0**10, 2.0**16, 2.0**20]),
@@ -318,6 +319,7 @@ def test_exponentials_are_as_good_as_they_are_taken_to_be() -> None:
     assert float(error.max()) <= LIBRARY / 2 * Arithmetic.of(torch.float32).unit
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 2**16), norm=st.sampled_from([L2(), Linf()]))
 def test_every_computed_value_is_within_its_box(seed: int, norm: Norm) -> None:

@@ -47,6 +47,7 @@ class Gated(nn.Module):
 MODELS: list[tuple[Callable[[], nn.Module], tuple[int, ...]]] = [(Encoder, (3, 8)), (Gated, (6,))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "shape"), MODELS)
 def test_every_computed_value_is_within_its_box(
     make: Callable[[], nn.Module], shape: tuple[int, ...]
@@ -71,6 +72,7 @@ def test_every_computed_value_is_within_its_box(
                         assert not bool((is_below | is_above).any()), node.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "shape"), MODELS)
 def test_small_balls_are_certified_and_large_ones_are_not(
     make: Callable[[], nn.Module], shape: tuple[int, ...]

@@ -60,6 +60,7 @@ def test_an_array_that_claims_more_than_its_file_is_refused(tmp_path: Path) -> N
         NumpyArchive(tmp_path / "many.npz")
 
 
+@pytest.mark.slow
 def test_a_packed_array_far_larger_than_its_file_is_refused_unread(tmp_path: Path) -> None:
     with (
         zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive,

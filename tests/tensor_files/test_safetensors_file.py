@@ -119,6 +119,7 @@ print(sum(entry.shape[0] * 4 for entry in source.entries))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited and read by Linux")
 def test_a_file_of_many_gigabytes_is_read_one_tensor_at_a_time(tmp_path: Path) -> None:
     """With room for 1.5 GB: mapping the whole takes 8 GB, keeping one tensor for the next 2 GB."""
