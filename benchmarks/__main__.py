@@ -34,6 +34,7 @@ NAMES = (
     "compression",
     "training",
     "page_load",
+    "language_models",
 )
 
 

@@ -15,12 +15,13 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=10**9, help="inputs or kills, at most")
     parser.add_argument("--seed", type=int, default=None, help="new every day by default")
     parser.add_argument("--start", type=int, default=0, help="number of the first case")
+    parser.add_argument("--only", default="", help="kill only commands with this in their words")
     given = parser.parse_args()
     seed = int(time.time() // 86_400) if given.seed is None else given.seed
     if given.what == "kills":
         from fuzz.kills import run_kills
 
-        return run_kills(seed, given.seconds, given.most)
+        return run_kills(seed, given.seconds, given.most, given.only)
     campaign = Campaign(seed)
     campaign.run(given.seconds, given.most, given.start)
     print(f"seed {seed}: {campaign.num_inputs:,} inputs, {len(campaign.complaints)} complaints")

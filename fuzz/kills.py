@@ -18,12 +18,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tokenizers
+import torch
+
 from rankscope.cli.main import main
+from rankscope.compression.hugging_face import plan_of
+from rankscope.errors import RankscopeError
+from rankscope.extras import transformers as load_transformers
+from rankscope.hf import load_folder
 
 # Never twice the same: times, and the commit of whoever works on the project meanwhile.
 _TIMED = frozenset({"seconds", "environment", "environments", "latencies", "timing"})
@@ -34,12 +41,15 @@ class LongCommand:
     """A command that is worth killing.
 
     Args:
-        words: of the command; it runs in a folder of its own.
+        words: of the command; it runs in a folder of its own. `BASE` is a folder with a small
+            language model and a text.
         ignored: files that hold times, and are only required to be there.
+        trains: whether it trains for some time, and so never ends at the same numbers.
     """
 
     words: str
     ignored: tuple[str, ...] = ()
+    trains: bool = False
 
 
 COMMANDS = (
@@ -48,6 +58,10 @@ COMMANDS = (
     LongCommand("experiment run tt-cp-rank --quick -o results"),
     LongCommand("experiment run trained-regions --quick -o results"),
     LongCommand("compress digits --keep 0.4 -o model", ("model/report.json",)),
+    LongCommand("compress BASE/llama --keep 0.5 --text BASE/text -o model", ("model/report.json",)),
+    LongCommand(
+        "compress BASE/llama --keep 0.5 --text BASE/text --repair 0.03 -o model", trains=True
+    ),
     LongCommand("audit -o audit"),
     LongCommand("certify digits --data digits --samples 8 --steps 5 -o certified"),
     LongCommand("generalization digits --data digits --samples 16 --jacobians 2 -o bounded"),
@@ -65,15 +79,28 @@ class Ended:
     files: dict[str, str]
 
 
-def run_kills(seed: int, seconds: float, most: int) -> int:
-    """Kill until time or numbers are used up, every command in turn; 1 if anything differed."""
-    _load()
+def run_kills(seed: int, seconds: float, most: int, only: str = "") -> int:
+    """Kill until time or numbers are used up, every command in turn; 1 if anything differed.
+
+    Args:
+        seed: of the moments.
+        seconds: at most.
+        most: kills.
+        only: commands that have this in their words.
+    """
+    with tempfile.TemporaryDirectory(prefix="rankscope-kill-") as base:
+        _load(Path(base))
+        chosen = [replace(one, words=one.words.replace("BASE", base)) for one in COMMANDS]
+        return _run([one for one in chosen if only in one.words], seed, seconds, most)
+
+
+def _run(commands: Sequence[LongCommand], seed: int, seconds: float, most: int) -> int:
     until = time.monotonic() + seconds
     draw = random.Random(f"kills {seed}")
     undisturbed: dict[LongCommand, tuple[Ended, float]] = {}
     num_kills = num_rounds = num_wrong = 0
     while time.monotonic() < until and num_kills < most:
-        command = COMMANDS[num_rounds % len(COMMANDS)]
+        command = commands[num_rounds % len(commands)]
         if command not in undisturbed:
             undisturbed[command] = _undisturbed(command)
         whole, duration = undisturbed[command]
@@ -105,21 +132,69 @@ def _killed(
         for _ in range(draw.choice((1, 2, 3, 4))):
             moments.append(draw.random() * duration)
             kills += _start_and_kill(command, folder, moments[-1])
+            wrong = _wrong_model(folder / "model", command, whole)
+            if wrong:
+                return kills, f"killed after {moments[-1]:.2f} of {duration:.2f} s: {wrong}"
         ended = _finish(command, folder)
-    if ended == whole:
+        wrong = _wrong_model(folder / "model", command, whole)
+    if not wrong and (ended == whole or (command.trains and _same_names(ended, whole))):
         return kills, ""
     told = ", ".join(f"{moment:.2f}" for moment in moments)
     return kills, f"killed after {told} of {duration:.2f} s: {_difference(ended, whole)}"
 
 
-def _load() -> None:
+def _same_names(ended: Ended, whole: Ended) -> bool:
+    return ended.code == whole.code and set(ended.files) == set(whole.files)
+
+
+def _wrong_model(folder: Path, command: LongCommand, whole: Ended) -> str:
+    """What is wrong with a model that can be opened; nothing if there is none, or it is refused."""
+    weights = folder / "model.safetensors"
+    model = None
+    if "llama" in command.words and weights.is_file():
+        with contextlib.suppress(RankscopeError):
+            model = load_folder(folder)
+    if model is None:
+        return ""
+    wrong = "a model without a plan can be opened" if plan_of(model) is None else ""
+    if not command.trains:
+        found = hashlib.sha256(weights.read_bytes()).hexdigest()
+        if found != whole.files[f"model/{weights.name}"]:
+            wrong = "another model can be opened"
+    with torch.no_grad():
+        logits = model(input_ids=torch.arange(8)[None]).logits
+    return wrong if bool(logits.isfinite().all()) else "a model of NaN can be opened"
+
+
+def _write_language_model(folder: Path) -> None:
+    """A tiny Llama with a tokenizer, and a text."""
+    transformers = load_transformers()
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(
+        **sizes, intermediate_size=48, max_position_embeddings=32, vocab_size=60
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder / "llama")
+    words = {"[UNK]": 0} | {f"w{number}": number for number in range(1, 60)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+    fast.save_pretrained(folder / "llama")
+    text = " ".join(f"w{number * number % 59}" for number in range(2000))
+    (folder / "text").write_text(text, encoding="utf-8")
+
+
+def _load(base: Path) -> None:
     """Load what commands need, and compile what they compile, once for all runs."""
     os.environ |= {"RANKSCOPE_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    _write_language_model(base)
     with tempfile.TemporaryDirectory(prefix="rankscope-kill-") as folder:
         for words in (
             "rank shallow --order 4 --size 2 --channels 2 --backend sequential",
             "rank attention --tokens 2 --depth 1 --width 2 --backend sequential",
             "compress digits --dry-run",
+            f"compress {base}/llama --keep 0.5 --text {base}/text --dry-run",
             "draw cp -o picture.svg",
         ):
             here = Path.cwd()

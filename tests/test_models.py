@@ -181,6 +181,11 @@ def test_an_unknown_word_has_near_ones_and_a_missing_file_its_reason() -> None:
         open_model("absent.safetensors")
 
 
+def test_a_name_of_the_hub_that_is_not_in_the_cache_is_refused_with_the_way_to_get_it() -> None:
+    with pytest.raises(RequestError, match=r"cache; .*`hf download someone/unheard`"):
+        open_model("someone/unheard")
+
+
 def test_options_that_do_not_apply_are_refused() -> None:
     with pytest.raises(RequestError, match="--set does not apply to the built-in network 'digits'"):
         open_model("digits", settings={"depth": 2})

@@ -6,8 +6,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from rankscope.errors import MeasurementError, MissingExtraError
+from rankscope.extras import transformers as load_transformers
 from rankscope.workers import BACKENDS, Workers
 
 NUMBERS = list(range(-20, 20))
@@ -17,6 +19,19 @@ EXPECTED = list(enumerate(abs(number) for number in NUMBERS))
 @pytest.mark.parametrize("backend", ["sequential", "threading", "loky"])
 def test_every_backend_gives_every_result_with_its_number(backend: str) -> None:
     assert sorted(Workers(backend, jobs=2).run(abs, NUMBERS)) == EXPECTED
+
+
+@pytest.mark.slow
+def test_models_of_transformers_reach_other_processes() -> None:
+    transformers = load_transformers()
+    config = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=7, n_positions=4)
+    models = [transformers.GPT2Model(config), transformers.GPT2Model(config)]
+    counts = Workers("loky", jobs=2).run(_count, models)
+    assert sorted(counts) == [(number, _count(model)) for number, model in enumerate(models)]
+
+
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_results_come_while_others_are_still_computed() -> None:

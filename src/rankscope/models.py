@@ -329,6 +329,11 @@ def _open_word(word: str, given: _Given) -> Model:
     if not is_there and ("," in word or "->" in word):
         return _open_einsum(word, given)
     snapshot = None if is_there else _cached_snapshot(word)
+    if snapshot is None and not is_there and re.fullmatch(r"[\w-]+/[\w-]+", word):
+        raise RequestError(
+            f"There is no file or folder {word!r}, and no model of that name of the Hugging Face "
+            f"hub in the local cache; nothing is downloaded here (`hf download {word}` does)."
+        )
     if snapshot is not None or is_there or path.suffix or len(path.parts) > 1:
         return _open_path(snapshot or path, given)
     near = get_close_matches(word, catalogue(), n=3)

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from rankscope.errors import RequestError
 from rankscope.models import Model, open_model
 from rankscope.progress import Report, ignore
 
@@ -176,7 +177,23 @@ def _labelled_samples(
 
 
 def _classifier(opened: Model, samples: "LabelledSamples") -> "nn.Module":
-    """The network, behind the scaling that it was trained with."""
+    """The network, behind the scaling that it was trained with; one of transformers, as logits.
+
+    Tokens have no neighbours: of a language model, samples are the vectors that its table gives.
+    """
+    if opened.folder is not None:
+        from rankscope.compression.recovering import TokenModel
+
+        module: Any = opened.module
+        name = str(module.main_input_name)
+        if name == "input_ids":
+            name = "inputs_embeds"
+        if not samples.inputs.is_floating_point():
+            raise RequestError(
+                f"{opened.name!r} is certified around {name} of fractions, got inputs of "
+                f"{samples.inputs.dtype}."
+            )
+        return TokenModel(module, name).eval()
     if opened.takes_pixels or samples.normalize is None:
         return opened.module
     from torch import nn

@@ -1,5 +1,6 @@
 """Workers for independent tasks: in this process, on more cores, or on a cluster, by joblib."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TypeVar
 
 import joblib
 
+from rankscope import extras
 from rankscope.budget import require_within
 from rankscope.errors import MeasurementError, MissingExtraError
 
@@ -84,7 +86,7 @@ class Workers:
             return ((number, function(task)) for number, task in enumerate(tasks))
         if self.backend == "threading":
             return self._run_in_threads(function, tasks)
-        calls = [joblib.delayed(_with_number)(function, item) for item in enumerate(tasks)]
+        calls = [joblib.delayed(_call)(_Prepared(), function, item) for item in enumerate(tasks)]
         if self.backend == "loky":
             return self._run_unordered(calls)
         self._require_cluster()
@@ -156,6 +158,29 @@ class Workers:
             )
             return cluster
         return nullcontext()
+
+
+class _Prepared:
+    """Travels before a task: who unpacks it has transformers loaded our way, if it is used here.
+
+    A model in the task would otherwise import it as it is, which fails beside some torchvisions.
+    """
+
+    def __reduce__(self) -> tuple[Callable[[bool], "_Prepared"], tuple[bool]]:
+        return _prepare, ("transformers" in sys.modules,)
+
+
+def _prepare(uses_transformers: bool) -> _Prepared:  # noqa: FBT001 - as pickle calls it
+    if uses_transformers:
+        extras.transformers()
+    return _Prepared()
+
+
+def _call(
+    prepared: _Prepared, function: Callable[[Task], Result], item: tuple[int, Task]
+) -> tuple[int, Result]:
+    del prepared
+    return _with_number(function, item)
 
 
 def _with_number(function: Callable[[Task], Result], item: tuple[int, Task]) -> tuple[int, Result]:

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from rankscope.cli.main import main
 from rankscope.errors import OutputError, RequestError
+from rankscope.extras import transformers as load_transformers
 from rankscope.models import open_model
 from rankscope.networks import samples as training_samples
 from rankscope.networks.batches import Normalization, TensorData
@@ -192,3 +193,36 @@ def test_a_folder_that_cannot_be_made_is_refused(
     message = refusal(capsys, factory, "--data", labelled, "-o", str(tmp_path / "file" / "x"))
     assert "Cannot make the folder" in message
     assert OutputError.exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_folder_of_transformers_is_certified_by_its_logits(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    transformers = load_transformers()
+    transformers.utils.logging.disable_progress_bar()
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_labels": 3}
+    torch.manual_seed(0)
+    bert = transformers.BertConfig(
+        **sizes, intermediate_size=12, vocab_size=20, max_position_embeddings=8
+    )
+    vit = transformers.ViTConfig(**sizes, intermediate_size=12, image_size=8, patch_size=4)
+    inputs = {"vit": torch.rand(2, 3, 8, 8), "bert": torch.rand(2, 4, 8)}
+    models = {
+        "vit": transformers.ViTForImageClassification(vit),
+        "bert": transformers.BertForSequenceClassification(bert),
+    }
+    for name, model in models.items():
+        folder, file = str(tmp_path / name), str(tmp_path / f"{name}.safetensors")
+        model.eval().save_pretrained(folder)
+        key = "pixel_values" if name == "vit" else "inputs_embeds"
+        labels = model(**{key: inputs[name]}).logits.argmax(1)
+        save_file({"inputs": inputs[name], "labels": labels}, file)
+        options = ("--norm", "linf", "--method", "linear-bounds", "--steps", "2", "--radius")
+        found = answer(capsys, folder, "--data", file, *options, "1e-6")
+        assert found["clean"] == 1
+        (row,) = found["radii"]
+        assert 0 < row["certified"] <= row["attacked"]
+        save_file({"inputs": torch.ones(2, 4, dtype=torch.long), "labels": labels}, file)
+        line = refusal(capsys, folder, "--data", file, *options, "1e-6")
+        assert "wanted fractions" in line or "of fractions, got inputs of torch.int64" in line

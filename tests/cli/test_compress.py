@@ -209,3 +209,45 @@ def test_measured_losses_are_kept_until_the_model_is_written(
 
 def _interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_collapse_is_said_loudly_with_the_command_that_repairs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder, data = tmp_path / "small", ["--data", "digits"]
+    command = ["compress", "digits", "--keep", "0.05", *data, "--scores", "weights"]
+    assert main([*command, "-o", str(folder), "--json"]) == 0
+    captured = capsys.readouterr()
+    json.loads(captured.out)
+    (score,) = json.loads((folder / "report.json").read_bytes())["scores"]
+    assert score["compressed"] < 0.9 * score["dense"]
+    assert f"collapsed: accuracy {score['compressed']:.2%}, {score['dense']:.2%}" in captured.err
+    again = f"rankscope {' '.join(command)} --repair 20 --output {folder}"
+    assert sorted(captured.err.strip().partition("gives: ")[2].split()) == sorted(again.split())
+
+
+def test_without_inputs_nobody_knows_what_a_model_is_worth(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["compress", "digits", "--keep", "0.5", "-o", str(tmp_path / "small")]) == 0
+    assert "give inputs with --data or --text, and it is scored" in capsys.readouterr().err
+
+
+def test_outputs_that_are_no_logits_are_compared_and_repaired(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    factory: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(1)
+    save_file({"inputs": torch.randn(64, 40)}, "inputs.safetensors")
+    command = ["compress", f"{factory}:network", "--keep", "0.3", "--data", "inputs.safetensors"]
+    errors = []
+    for wish in ([], ["--repair", "0.02"]):
+        assert main([*command, *wish, "-o", f"small{len(wish)}"]) == 0
+        (score,) = json.loads(Path(f"small{len(wish)}", "report.json").read_bytes())["scores"]
+        assert (score["name"], score["dense"]) == ("output error", 0.0)
+        errors.append(score["compressed"])
+    assert errors[1] < errors[0]
+    assert "collapsed: output error" in capsys.readouterr().err

@@ -73,6 +73,11 @@ def test_a_folder_is_compressed_on_a_text_and_opens_again(
     opened = open_model(out)
     kept = sum(parameter.numel() for parameter in opened.module.parameters())
     assert kept == plan["kept_parameters"]
+    (score,) = json.loads((out / "report.json").read_bytes())["scores"]
+    assert score["name"] == "perplexity"
+    assert main(["evaluate", str(dense), "--text", str(text), "--json"]) == 0
+    # All tokens of this short text are its last ones.
+    assert json.loads(capsys.readouterr().out)["perplexity"] == pytest.approx(score["dense"])
 
 
 @pytest.mark.slow

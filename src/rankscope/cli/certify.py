@@ -22,7 +22,8 @@ def run(
     model: Annotated[
         str,
         typer.Argument(
-            help="package.module:factory, or a built-in network (lipschitz-digits, resnet20, …).",
+            help="package.module:factory, a folder as Hugging Face writes it, or a built-in "
+            "network (lipschitz-digits, resnet20, …).",
             show_default=False,
         ),
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankscope.cli import console
-from rankscope.cli.options import Json, choose, read_shape
+from rankscope.cli.options import Json, as_command, choose, read_shape
 from rankscope.errors import DataError, RequestError
 from rankscope.files import is_folder, require_writable, write_atomically
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 REPORT, PAGE = "report.json", "report.html"
 WIDE = 120  # columns that a plan needs to be a table
 REPAIR_SEQUENCES = 4096  # of a text, at most
+SCORED_TOKENS = 2048  # the last ones of a text, on which the perplexity is said
 EXPORTED = {"onnx": "model.onnx", "torch": "model.pt2"}
 
 
 def run(
+    context: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -150,16 +152,12 @@ def run(
         compressed = _compressed(network, plan, scoring, batch)
         if repair is not None:
             _repair(opened, network, compressed, (data, text), repair, output)
-        measured = _write(compressed, network, output, (opened, data, batch), export)
+        scorer = _scorer(opened, network, (data, text), calibration)
+        measured = _write(compressed, network, output, (opened, scorer, batch), export)
         plan = compressed.plan
-        _losses_file(output).unlink(missing_ok=True)
-    if as_json:
-        console.print_json(plan.to_dict())
-        return
-    _print(plan)
+    _tell(plan, measured, output, as_json=as_json)
     if measured is not None:
-        _print_measured(measured)
-        print(output)
+        _warn(measured, context, repair)
 
 
 def _check_request(
@@ -289,23 +287,56 @@ def _repair(
             tokens = torch.cat([batch["input_ids"] for batch in batches])
             models = TokenModel(dense), TokenModel(compressed.model)
             repair_model(*models, TensorData(tokens), learning_rate=2e-4, batch_size=4, **settings)
+        elif data is not None and _is_own_data(opened, data):
+            place = None if data == opened.data_set else Path(data)
+            repair_model(
+                dense, compressed.model, load_data_set(opened.data_set, place).train, **settings
+            )
         else:
-            assert data is not None
-            if opened.data_set is not None and (data == opened.data_set or Path(data).is_dir()):
-                samples = load_data_set(
-                    opened.data_set, None if data == opened.data_set else Path(data)
-                ).train
-            else:
-                samples = TensorData(torch.cat(_calibration(opened, dense, data, None)))
-            repair_model(dense, compressed.model, samples, **settings)
+            _repair_on_inputs(
+                dense, compressed.model, _calibration(opened, dense, data, None), settings
+            )
     shutil.rmtree(folder)
+
+
+def _repair_on_inputs(dense: Any, model: Any, batches: Any, settings: dict[str, Any]) -> None:
+    """Train on inputs of a file: to the dense model's predictions, or outputs that are none."""
+    import torch
+
+    from rankscope.compression.recovering import TokenModel, gives_logits, repair_model
+    from rankscope.compression.repair import Imitation
+    from rankscope.networks.batches import TensorData
+
+    first = batches[0]
+    if isinstance(first, torch.Tensor):
+        inputs, name = torch.cat(batches), None
+    elif len(first) == 1:
+        (name,) = first
+        inputs = torch.cat([batch[name] for batch in batches])
+    else:
+        raise RequestError(
+            f"--repair trains on one tensor of inputs, but the file has {', '.join(first)}; train "
+            "in Python with fine_tune."
+        )
+    if gives_logits(dense, first):
+        name = name or dense.main_input_name
+        repair_model(
+            TokenModel(dense, name), TokenModel(model, name), TensorData(inputs), **settings
+        )
+        return
+    repair_model(dense, model, TensorData(inputs), objective=Imitation(dense), **settings)
+
+
+def _is_own_data(opened: "Model", data: str) -> bool:
+    """Whether data are the labelled set that a built-in network was made for."""
+    return opened.data_set is not None and (data == opened.data_set or is_folder(data))
 
 
 def _write(
     compressed: Any,
     dense: Any,
     output: Path,
-    request: "tuple[Model, str | None, Any]",
+    request: "tuple[Model, Any, Any]",
     export: str | None,
 ) -> Any:
     """Save the model and its plan, then measure it beside the dense one, and write that down."""
@@ -313,13 +344,12 @@ def _write(
     from rankscope.page.single_file import audit_to_html
     from rankscope.verbs import audit
 
-    opened, data, example = request
+    opened, scorer, example = request
     with tempfile.TemporaryDirectory() as beside:
         exported = _export(compressed, dense, example, export, Path(beside))
         _save(compressed, dense, output, opened, example)
         if exported is not None:
             write_atomically(output / exported.name, exported.read_bytes())
-    scorer = _scorer(data, opened.data_set)
     # A language model takes its time: one sequence, few times.
     speed: Any = {} if opened.folder is None else {"batch_sizes": (1,), "repeats": 3}
     measured = report_on(dense, compressed, example=example, scorer=scorer, **speed)
@@ -327,6 +357,7 @@ def _write(
     page = audit_to_html(audited, plan=compressed.plan)
     write_atomically(output / PAGE, page.encode())
     write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
+    _losses_file(output).unlink(missing_ok=True)
     return measured
 
 
@@ -359,18 +390,52 @@ def _export(
     return path
 
 
-def _scorer(data: str | None, data_set: str | None) -> Any:
-    """The accuracy on the test part of a built-in network's own data set, if that was named."""
-    if data is None or data_set is None or not (data == data_set or is_folder(data)):
-        return None
-    from rankscope.lab.data.scoring import accuracy
-    from rankscope.networks.datasets import load_data_set
+def _scorer(
+    opened: "Model", dense: Any, source: tuple[str | None, Path | None], calibration: Any
+) -> Any:
+    """What is said about both models: the best number that the data allow; None without data.
 
-    test = load_data_set(data_set, None if data == data_set else Path(data)).test
-    batch = test.batches(len(test))[0]
-    labels = batch.targets
-    assert labels is not None, "data sets of classifiers have labels"
-    return lambda network: {"accuracy": accuracy(network, batch.inputs, labels)}
+    Accuracy on the test part of a built-in network's own data set; perplexity on the end of a text;
+    likeness to the dense model on other inputs.
+    """
+    data, text = source
+    if data is None and text is None:
+        return None
+    if data is not None and _is_own_data(opened, data):
+        from rankscope.lab.data.scoring import accuracy
+        from rankscope.networks.datasets import load_data_set
+
+        folder = None if data == opened.data_set else Path(data)
+        test = load_data_set(opened.data_set, folder).test
+        batch = test.batches(len(test))[0]
+        labels = batch.targets
+        assert labels is not None, "data sets of classifiers have labels"
+        return lambda network: {"accuracy": accuracy(network, batch.inputs, labels)}
+    from rankscope.compression.evaluating import score
+    from rankscope.compression.evaluation_tasks import Text
+
+    if text is None:
+        task: Any = _joined(calibration)
+    else:
+        from rankscope.hf import read_numbers
+
+        assert opened.folder is not None, "a text was already cut by its tokenizer"
+        numbers = read_numbers(opened.folder, text, dense)
+        if len(numbers) < 2:
+            return None
+        task = Text(numbers[-SCORED_TOKENS:])
+    return lambda network: score(network, task, dense)
+
+
+def _joined(batches: Any) -> Any:
+    """All samples of batches, as a task without labels."""
+    import torch
+
+    from rankscope.compression.evaluation_tasks import Inputs
+
+    if isinstance(batches[0], torch.Tensor):
+        return Inputs(torch.cat(batches))
+    return Inputs({name: torch.cat([part[name] for part in batches]) for name in batches[0]})
 
 
 def _read_unit(text: str) -> Any:
@@ -444,17 +509,48 @@ def _print(plan: Any) -> None:
         console.print_text(note)
 
 
+def _tell(plan: Any, measured: Any, output: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        console.print_json(plan.to_dict())
+        return
+    _print(plan)
+    if measured is not None:
+        _print_measured(measured)
+        print(output)
+
+
 def _print_measured(report: Any) -> None:
     rows = [("measured", "dense", "compressed", "ratio")]
     for latency in report.latencies:
         dense, kept = latency.dense_seconds, latency.compressed_seconds
         name = f"latency at batch {latency.batch_size}, {latency.threads} threads"
         rows.append((name, f"{dense:.4g} s", f"{kept:.4g} s", f"{latency.ratio:.2%}"))
-    rows += [
-        (score.name, f"{score.dense:.2%}", f"{score.compressed:.2%}", "") for score in report.scores
-    ]
+    rows += [(one.name, *_shown(one), "") for one in report.scores]
     if len(rows) > 1:
         console.print_columns(rows, numbers=(1, 2, 3))
+
+
+def _shown(score: Any) -> tuple[str, str]:
+    form = ".2%" if score.name in ("accuracy", "agreement") else ".4g"
+    return format(score.dense, form), format(score.compressed, form)
+
+
+def _warn(report: Any, context: typer.Context, repair: float | None) -> None:
+    """Say loudly that a model is of no use as it is, with the command that mends it."""
+    for score in report.scores:
+        if score.has_collapsed:
+            dense, after = _shown(score)
+            minutes = 20.0 if repair is None else 4 * repair
+            again = as_command(context, repair=f"{minutes:g}", as_json=False)
+            console.print_warning(
+                f"The model has collapsed: {score.name} {after}, {dense} before. Train it to give "
+                f"what the original gives{'' if repair is None else ' for longer'}: {again}"
+            )
+    if not report.scores and repair is None:
+        console.print_warning(
+            "Nobody knows what the model is still worth: give inputs with --data or --text, and it "
+            "is scored beside the dense one."
+        )
 
 
 def _print_totals(plan: Any) -> None:

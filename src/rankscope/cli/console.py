@@ -122,6 +122,16 @@ def print_severity(severity: str, title: str) -> None:
         print(f"  {line}")
 
 
+def print_warning(message: str) -> None:
+    """Say on standard error what nobody must overlook, red on a terminal; wrapped if it has one."""
+    is_coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    before, after = (f"\x1b[{_COLOURS['warning']}m", "\x1b[0m") if is_coloured else ("", "")
+    line = f"[warning] {printable(message, at_most=_LONGEST_ERROR)}"
+    width = columns()
+    lines = [line] if width is None else textwrap.wrap(line, max(width, _NARROWEST))
+    print(f"{before}{chr(10).join(lines)}{after}", file=sys.stderr)
+
+
 _COLOURS = {"warning": "1;31", "advice": "1;33", "note": "1;34"}  # red, yellow, blue
 _NARROWEST = 12  # characters of a column or a paragraph, however narrow the terminal is
 

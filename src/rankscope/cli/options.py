@@ -3,6 +3,7 @@
 import functools
 import inspect
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -93,6 +94,26 @@ def _plain_flags(parameters: Any) -> Any:
         if getattr(parameter, "is_bool_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
     return parameters
+
+
+def as_command(context: typer.Context, **changed: object) -> str:
+    """The command that was given, with some options changed or added, to be typed again."""
+    words = ["rankscope", context.info_name or ""]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        value = changed.get(name, context.params.get(name))
+        source = context.get_parameter_source(name)
+        is_given = source is not None and source.name == "COMMANDLINE"
+        if name not in changed and not is_given:
+            continue
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        elif isinstance(value, bool):
+            words += [parameter.opts[0]] if value else []
+        else:
+            values = value if isinstance(value, list | tuple) else [value]
+            words += [word for one in values for word in (parameter.opts[0], str(one))]
+    return shlex.join(words)
 
 
 def with_network_options(run: Callable[..., None]) -> Callable[..., None]:

@@ -121,6 +121,28 @@ class Score:
     dense: float
     compressed: float
 
+    @property
+    def has_collapsed(self) -> bool:
+        """Whether so much is lost that the model is of no use as it is.
+
+        More than a tenth of the accuracy, half as much perplexity again, another answer for one
+        input of four, or a quarter of the outputs' squared norm.
+
+        Example:
+            >>> Score("accuracy", 0.9263, 0.2086).has_collapsed
+            True
+        """
+        is_beyond = _COLLAPSED.get(self.name)
+        return is_beyond is not None and is_beyond(self.dense, self.compressed)
+
+
+_COLLAPSED: Mapping[str, Callable[[float, float], bool]] = {
+    "accuracy": lambda dense, after: after < 0.9 * dense,
+    "perplexity": lambda dense, after: after > 1.5 * dense,
+    "agreement": lambda dense, after: after < 0.75 * dense,
+    "output error": lambda dense, after: after - dense > 0.25,
+}
+
 
 @dataclass(frozen=True)
 class CompressionReport:

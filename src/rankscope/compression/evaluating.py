@@ -171,6 +171,37 @@ def evaluate(
 # --- Scores ---------------------------------------------------------------------------------------
 
 
+def score(model: nn.Module, task: Task, dense: nn.Module) -> dict[str, float]:
+    """What a model is worth on a task, by one name: nothing is counted or timed.
+
+    Its perplexity or accuracy; where it has none, its likeness to the dense model: `agreement`, or
+    `output error` where outputs are no logits.
+
+    Example:
+        >>> from rankscope.compression import Labelled
+        >>> model = nn.Identity()
+        >>> score(model, Labelled(torch.eye(4), torch.tensor([0, 1, 2, 0])), model)
+        {'accuracy': 0.75}
+
+    Raises:
+        CompressionError: if a model does not take the inputs, or gives numbers that are not finite.
+    """
+    is_text = isinstance(task, Text)
+    if isinstance(task, Text):
+        task = task.fitted(model, dense)
+    with torch.no_grad(), inference(model), inference(dense):
+        sums = _score((model,), task, ignore)
+        if sums.with_target:
+            loss = sums.losses[0] / sums.with_target
+            if is_text:
+                return {"perplexity": math.exp(min(loss, _LARGEST_EXPONENT))}
+            return {"accuracy": sums.right[0] / sums.with_target}
+        sums = _score((model, dense), task, ignore)
+    if sums.agreement is not None:
+        return {"agreement": sums.agreement}
+    return {"output error": sums.far / sums.rows}
+
+
 @dataclass
 class _Sums:
     """Sums over all pieces; numbers of the two models in a list."""

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -339,7 +339,17 @@ class _Task:
 
 
 def _copied(task: _Task) -> _Task:
-    model, chain = copy.deepcopy((task.model, task.chain))
+    """The task with modules of its own, and with numbers of its own where it will change them."""
+    model = task.model
+    sites = [site for site in read_sites(model).sites if site.name in task.norms]
+    changed = {
+        id(tensor)
+        for site in sites
+        for tensor in model.get_submodule(site.module_name).parameters()
+    }
+    tensors = (*model.parameters(), *model.buffers())
+    shared: dict[int, Any] = {id(one): one for one in tensors if id(one) not in changed}
+    model, chain = copy.deepcopy((model, task.chain), shared)
     return replace(task, model=model, chain=chain)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.repair import Distillation, fine_tune, fit_stages, stages_of
+from rankscope.compression.repair import Distillation, Objective, fine_tune, fit_stages, stages_of
+from rankscope.compression.scores import Batch as Given
 from rankscope.compression.scores import run
 from rankscope.compression.training.loop import Evaluate
 from rankscope.compression.training.recipe import Adam, History, Recipe, TimedCosine
@@ -31,19 +32,24 @@ LABEL_SHARE = 0.5  # of the labels in the loss, where there are labels
 
 
 class TokenModel(nn.Module):
-    """A language model of transformers as a map of token numbers to logits, classes second.
+    """A model of transformers as a map of one tensor to logits, classes second.
 
     Args:
-        model: that takes `input_ids` and gives `logits` (batch, tokens, vocabulary).
+        model: that gives `logits` (batch, …, classes).
+        name: of its input; tokens (batch, tokens) if nothing else is said.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, name: str = "input_ids") -> None:
         super().__init__()
         self.model = model
+        self.name = name
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """(batch, tokens) to (batch, vocabulary, tokens)."""
-        output: object = run(self.model, {"input_ids": tokens, "use_cache": False})
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(batch, …) to (batch, classes, …)."""
+        named: dict[str, object] = {self.name: inputs}
+        if self.name == "input_ids":
+            named["use_cache"] = False
+        output: object = run(self.model, named)
         logits = getattr(output, "logits", None)
         if not isinstance(logits, Tensor):
             raise CompressionError(
@@ -51,6 +57,12 @@ class TokenModel(nn.Module):
                 "logits; repair it in Python with fine_tune and an objective of its own."
             )
         return logits.movedim(-1, 1)
+
+
+def gives_logits(model: nn.Module, batch: Given) -> bool:
+    """Whether a model says that what it gives are logits, as those of transformers do."""
+    with torch.no_grad(), inference(model):
+        return isinstance(getattr(run(model, batch), "logits", None), Tensor)
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,7 @@ def repair_model(  # noqa: PLR0913 - the parts of a run, all by name
     minutes: float,
     learning_rate: float = 1e-3,
     batch_size: int = 128,
+    objective: Objective | None = None,
     folder: Path | None = None,
     evaluate: Evaluate | None = None,
     progress: Report = ignore,
@@ -87,6 +100,8 @@ def repair_model(  # noqa: PLR0913 - the parts of a run, all by name
         minutes: of processor time, planning not included.
         learning_rate: of Adam; it falls to 0 as the time goes by.
         batch_size: samples of a step.
+        objective: of the training end to end; None for distillation of logits, with the labels if
+            there are some.
         folder: where the run keeps its checkpoints; the same call again goes on from there.
         evaluate: scores after every pass over the data, recorded.
         progress: called after every step.
@@ -119,10 +134,10 @@ def repair_model(  # noqa: PLR0913 - the parts of a run, all by name
             reference, model, data, stages=stages, recipe=each, folder=where, progress=progress
         )
         recipe = replace(recipe, max_seconds=(1 - STAGE_SHARE) * 60 * minutes)
-    labels = 0.0 if data.targets is None else LABEL_SHARE
+    labels, temperature = (0.0, 1.0) if data.targets is None else (LABEL_SHARE, 3.0)
     history = fine_tune(
         model,
-        Distillation(reference, temperature=1.0 if data.targets is None else 3.0, labels=labels),
+        objective or Distillation(reference, temperature=temperature, labels=labels),
         data,
         recipe,
         folder=None if folder is None else folder / "end to end",

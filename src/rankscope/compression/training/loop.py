@@ -295,12 +295,25 @@ class _Run:
         for batch in batches:
             self.step(batch)
             if report is not ignore:
-                what = f"epoch {at.epoch + 1} of {recipe.epochs}"
-                report(Progress(what, self.position.batch, num_batches))
+                report(self.progress(num_batches))
             if self.is_over:
                 break
             if perf_counter() - self.saved_at > CHECKPOINT_SECONDS:
                 self.save()
+
+    def progress(self, num_batches: int) -> Progress:
+        """How far, and how good by now: of the time if that ends the run, else of the epoch."""
+        at, limit = self.position, self.recipe.max_seconds
+        known = at.records[-1].metrics if at.records else {}
+        scores = "".join(f", {name} {value:.4g}" for name, value in known.items())
+        loss = f"loss {at.loss_sum / at.epoch_samples:.4g}{scores}"
+        if limit is not None:
+            return Progress(
+                f"{loss}, epoch {at.epoch + 1}", min(int(at.seconds), int(limit)), int(limit)
+            )
+        return Progress(
+            f"{loss}, epoch {at.epoch + 1} of {self.recipe.epochs}", at.batch, num_batches
+        )
 
     def step(self, batch: Batch) -> None:
         at = self.position

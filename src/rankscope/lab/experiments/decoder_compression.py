@@ -42,6 +42,7 @@ from rankscope.networks.published_weights import find_data
 
 SHARES = (0.9, 0.8, 0.6)
 RULES = ("svd", "asvd", "svd-llm")
+FISHER = "fwsvd"
 OURS = "ours"
 REPAIR_MINUTES = 20.0
 ASVD_EXPONENT = 0.5  # of the mean size of an input, as the paper has it
@@ -259,6 +260,25 @@ def mean_sizes(decoder: Decoder, sites: Sequence[Site]) -> dict[str, Tensor]:
     return {name: total / counts[name] for name, total in sums.items()}
 
 
+def fisher_information(decoder: Decoder, sites: Sequence[Site]) -> dict[str, Tensor]:
+    """Squared gradients of the loss on the calibration, summed over the outputs of each matrix.
+
+    Over the largest of them, since only their ratios count.
+    """
+    model = copy.deepcopy(decoder.model)
+    weights = {site.name: model.get_submodule(site.module_name).weight for site in sites}
+    sums = {name: torch.zeros(weight.shape[1]).double() for name, weight in weights.items()}
+    trained = decoder.trainable(model)
+    for tokens in decoder.calibration:
+        model.zero_grad()
+        with torch.enable_grad(), inference(model):
+            cross_entropy(trained(tokens[None, :-1]), tokens[None, 1:]).backward()
+        for name, weight in weights.items():
+            assert isinstance(weight.grad, Tensor)
+            sums[name] += weight.grad.double().square().sum(0)
+    return {name: total / total.max() for name, total in sums.items()}
+
+
 def norms_of(rule: str, decoder: Decoder, sites: Sequence[Site]) -> dict[str, ErrorNorm | None]:
     """How each rule weighs the error of a matrix."""
     if rule == "svd":
@@ -268,6 +288,11 @@ def norms_of(rule: str, decoder: Decoder, sites: Sequence[Site]) -> dict[str, Er
         return {
             name: ErrorNorm(factor=(size.double().clamp_min(1e-6) ** ASVD_EXPONENT).diag())
             for name, size in sizes.items()
+        }
+    if rule == FISHER:
+        return {
+            name: ErrorNorm(factor=information.sqrt().clamp_min(1e-12).diag())
+            for name, information in fisher_information(decoder, sites).items()
         }
     scoring = Activations(decoder.batches())
     scoring.prepare(decoder.model)
@@ -372,11 +397,11 @@ class DecoderEntry(Entry):
         return by_rule(self.rule, decoder, self.share)
 
 
-def _entries(workload: DecoderWorkload) -> tuple[DecoderEntry, ...]:
+def _entries(workload: DecoderWorkload, rules: tuple[str, ...] = RULES) -> tuple[DecoderEntry, ...]:
     repaired = ("svd-llm", OURS)
     return (
         DecoderEntry(workload, "dense"),
-        *(DecoderEntry(workload, rule, share) for share in SHARES for rule in (*RULES, OURS)),
+        *(DecoderEntry(workload, rule, share) for share in SHARES for rule in (*rules, OURS)),
         DecoderEntry(workload, "dense", is_repaired=True),
         *(
             DecoderEntry(workload, rule, share, is_repaired=True)
@@ -441,13 +466,15 @@ _PROTOCOL = (
 STORIES260K_COMPRESSION = Experiment(
     name="stories260k-compression",
     title="stories260k: perplexity at shares of the 226,560 parameters in blocks' matrices",
-    entries=_entries(Stories260k()),
+    entries=_entries(Stories260k(), (*RULES, FISHER)),
     needs="stories260k (llama2.c) and Multi30k",
     seconds=3600.0,
     figure=DotFigure(("loss",)),
     protocol=_PROTOCOL
     + "Calibration, test (48 x 128 tokens each) and training are drawn from the dense model with "
-    "different seeds; the other text are captions of Multi30k.",
+    "different seeds; the other text are captions of Multi30k. fwsvd: the singular values of W "
+    "diag(F)^0.5, F the squared gradients of the loss on the calibration, summed over outputs "
+    "(Hsu et al. 2022, arXiv:2207.00112): what Fisher information is worth.",
     claims=Claims(
         "What is a choice of ranks by measured losses worth?", facts=lambda r: [*excesses(r)]
     ),
