@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankscope.auditing.weight_files import open_model
 from rankscope.compression.applying import Compressed
 from rankscope.compression.saving import check_outputs, check_read_back, finite_outputs
 from rankscope.errors import ModelFileError, RankscopeError, RequestError
@@ -101,11 +102,22 @@ def load_folder(folder: Path | str) -> nn.Module:
             f"{folder} lacks {len(missing)} of the tensors of {model_class.__name__}, such as "
             f"{', '.join(missing[:_SHOWN])}; it would start with random numbers there."
         )
+    _require_fractions(folder, model)
+    loaded: nn.Module = model.eval()
+    return loaded
+
+
+def _require_fractions(folder: Path, model: nn.Module) -> None:
+    """Refuse integers where fractions belong; transformers would take them for fractions."""
+    tensors = open_model(folder).tensors
+    held = {} if tensors is None else {entry.name: entry.dtype for entry in tensors.entries}
+    for name, value in model.state_dict().items():
+        found = held.get(name, "float")
+        if value.is_floating_point() and "float" not in found:
+            raise ModelFileError(f"{folder}: {name} holds {found}, wanted fractions.")
     for name, parameter in model.named_parameters():
         if not parameter.is_floating_point():
             raise ModelFileError(f"{folder}: {name} holds {parameter.dtype}, wanted fractions.")
-    loaded: nn.Module = model.eval()
-    return loaded
 
 
 def _model_class(folder: Path, document: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from rankscope.cli.main import main
 from rankscope.extras import transformers as load_transformers
@@ -142,3 +143,10 @@ def test_damaged_folders_are_refused(
     (smaller / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2}))
     line = refusal(capsys, tmp_path, str(smaller), "--text", str(text))
     assert "lacks 9 of the tensors of LlamaForCausalLM" in line
+    integers = tmp_path / "integers"
+    shutil.copytree(dense, integers)
+    held = load_file(integers / shard)
+    name = next(iter(held))
+    save_file(held | {name: held[name].to(torch.int8)}, integers / shard, {"format": "pt"})
+    line = refusal(capsys, tmp_path, str(integers), "--text", str(text))
+    assert f"{name} holds int8, wanted fractions" in line

@@ -118,3 +118,21 @@ def test_severity_has_a_colour_on_a_terminal_which_a_title_cannot_set(
     monkeypatch.setattr("sys.stdout", again)
     console.print_severity("warning", "a title")
     assert again.getvalue() == "[warning] a title\n"
+
+
+def test_names_are_broken_behind_dots_and_commands_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    console.print_columns([("model.layers.0.self_attn.q_proj.weight", "12"), ("x", "3")])
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == "model.layers.0.       12"
+    assert all(len(line) <= 24 for line in printed.splitlines())
+    assert "".join(line[:20].strip() for line in printed.splitlines()).startswith(
+        "model.layers.0.self_attn.q_proj.weight"
+    )
+    command = "rankscope bounds attention --depth 2 --width 48"
+    console.print_command(command, indent="  ")
+    printed = capsys.readouterr().out
+    assert all(len(line) <= 24 for line in printed.splitlines())
+    assert " ".join(printed.replace("\\\n", " ").split()) == f"$ {command}"

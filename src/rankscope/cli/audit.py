@@ -85,7 +85,7 @@ def _print(audited: Any) -> None:
         console.print_severity(finding.severity.name.lower(), finding.title)
         console.print_text(finding.reason, indent="  ")
         console.print_text(finding.reference, indent="  ")
-        print(f"  $ {finding.command}")
+        console.print_command(finding.command, indent="  ")
     _print_tensors(audited.tensors)
 
 

@@ -1,6 +1,7 @@
 """`rankscope compress`: a smaller model under one budget, or the plan for it."""
 
 import json
+import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from rankscope.files import is_folder, require_writable, write_atomically
 
 if TYPE_CHECKING:
     from rankscope.models import Model
+    from rankscope.networks.datasets import DataSet
 
 REPORT, PAGE = "report.json", "report.html"
 WIDE = 120  # columns that a plan needs to be a table
@@ -232,6 +234,11 @@ def _losses_file(output: Path) -> Path:
     return output.parent / f"{output.name}.losses.json"
 
 
+def _repair_folder(output: Path) -> Path:
+    """Checkpoints of a repair, until the model is written."""
+    return output.parent / f"{output.name}.repair"
+
+
 def _scoring(scores: str | None, calibration: Any, workers: Any, memory: Path | None) -> Any:
     """What errors are scored on; without a wish the best that the data allow."""
     from rankscope.compression.calibration import Activations
@@ -266,17 +273,13 @@ def _repair(
     output: Path,
 ) -> None:
     """Train the compressed model in place; checkpoints stand beside the output until it is done."""
-    import shutil
-
     import torch
 
     from rankscope.compression.recovering import TokenModel, repair_model
     from rankscope.networks.batches import TensorData
-    from rankscope.networks.datasets import load_data_set
 
     data, text = source
-    folder = output.parent / f"{output.name}.repair"
-    settings: dict[str, Any] = {"minutes": minutes, "folder": folder}
+    settings: dict[str, Any] = {"minutes": minutes, "folder": _repair_folder(output)}
     with console.reporting("repairing") as report:
         settings["progress"] = report
         if text is not None:
@@ -287,16 +290,12 @@ def _repair(
             tokens = torch.cat([batch["input_ids"] for batch in batches])
             models = TokenModel(dense), TokenModel(compressed.model)
             repair_model(*models, TensorData(tokens), learning_rate=2e-4, batch_size=4, **settings)
-        elif data is not None and _is_own_data(opened, data):
-            place = None if data == opened.data_set else Path(data)
-            repair_model(
-                dense, compressed.model, load_data_set(opened.data_set, place).train, **settings
-            )
+        elif (own := _own_data(opened, data)) is not None:
+            repair_model(dense, compressed.model, own.train, **settings)
         else:
             _repair_on_inputs(
                 dense, compressed.model, _calibration(opened, dense, data, None), settings
             )
-    shutil.rmtree(folder)
 
 
 def _repair_on_inputs(dense: Any, model: Any, batches: Any, settings: dict[str, Any]) -> None:
@@ -327,9 +326,14 @@ def _repair_on_inputs(dense: Any, model: Any, batches: Any, settings: dict[str, 
     repair_model(dense, model, TensorData(inputs), objective=Imitation(dense), **settings)
 
 
-def _is_own_data(opened: "Model", data: str) -> bool:
-    """Whether data are the labelled set that a built-in network was made for."""
-    return opened.data_set is not None and (data == opened.data_set or is_folder(data))
+def _own_data(opened: "Model", data: str | None) -> "DataSet | None":
+    """The labelled set that a built-in network was made for, if the data are that."""
+    from rankscope.networks.datasets import load_data_set
+
+    name = opened.data_set
+    if name is None or data is None or not (data == name or is_folder(data)):
+        return None
+    return load_data_set(name, None if data == name else Path(data))
 
 
 def _write(
@@ -358,6 +362,7 @@ def _write(
     write_atomically(output / PAGE, page.encode())
     write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
     _losses_file(output).unlink(missing_ok=True)
+    shutil.rmtree(_repair_folder(output), ignore_errors=True)
     return measured
 
 
@@ -401,13 +406,11 @@ def _scorer(
     data, text = source
     if data is None and text is None:
         return None
-    if data is not None and _is_own_data(opened, data):
+    own = _own_data(opened, data)
+    if own is not None:
         from rankscope.lab.data.scoring import accuracy
-        from rankscope.networks.datasets import load_data_set
 
-        folder = None if data == opened.data_set else Path(data)
-        test = load_data_set(opened.data_set, folder).test
-        batch = test.batches(len(test))[0]
+        batch = own.test.batches(len(own.test))[0]
         labels = batch.targets
         assert labels is not None, "data sets of classifiers have labels"
         return lambda network: {"accuracy": accuracy(network, batch.inputs, labels)}

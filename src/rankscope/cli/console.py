@@ -106,6 +106,26 @@ def print_text(text: str, *, indent: str = "") -> None:
         print(line)
 
 
+def print_command(command: str, *, indent: str = "") -> None:
+    """Print a command to copy; where it is wider than the terminal, in lines that go on."""
+    width = columns()
+    start = f"{indent}$ "
+    if width is None or len(start) + len(command) <= width:
+        print(f"{start}{command}")
+        return
+    further = " " * len(start) + "  "
+    room = max(width, len(further) + _NARROWEST)
+    lines = textwrap.wrap(
+        f"{start}{command}",
+        room - 2,
+        subsequent_indent=further,
+        break_on_hyphens=False,
+        break_long_words=False,
+        drop_whitespace=True,
+    )
+    print(" \\\n".join(lines))
+
+
 def print_severity(severity: str, title: str) -> None:
     """Print a title with its severity before it, in a colour if a terminal shows it."""
     stream = _plain_output()
@@ -144,9 +164,7 @@ def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = (
     widths = _fitting([max(map(len, column)) for column in zip(*rows, strict=True)], numbers)
     for row in rows:
         cells = [
-            textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
-            if len(cell) > width
-            else [cell]
+            _wrapped(cell, width) if len(cell) > width else [cell]
             for cell, width in zip(row, widths, strict=True)
         ]
         for lines in itertools.zip_longest(*cells, fillvalue=""):
@@ -155,6 +173,19 @@ def print_columns(rows: Sequence[Sequence[str]], *, numbers: Collection[int] = (
                 for column, (line, width) in enumerate(zip(lines, widths, strict=True))
             ]
             print("  ".join(shown).rstrip())
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """A text in lines; a word that is too long is broken behind a dot, if it has one there."""
+    lines: list[str] = []
+    for line in textwrap.wrap(cell, width, break_on_hyphens=False, break_long_words=False):
+        rest = line
+        while len(rest) > width:
+            place = max(rest.rfind(mark, 0, width) for mark in "./") + 1 or width
+            lines.append(rest[:place])
+            rest = rest[place:]
+        lines.append(rest)
+    return lines or [""]
 
 
 def _fitting(widths: list[int], numbers: Collection[int]) -> list[int]:

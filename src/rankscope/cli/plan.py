@@ -140,7 +140,7 @@ def _print(plan: "Plan") -> None:
     for note in plan.notes:
         print()
         console.print_text(note)
-    print("\nAlternatives for the same budget; bounds are log3 of the separation rank")
+    print()
     _print_alternatives(plan)
     if plan.compared:
         print("\nModels, and the depth that the law gives the parameters in their blocks")
@@ -153,8 +153,13 @@ def _within_fit(plan: "Plan") -> str:
 
 
 def _print_alternatives(plan: "Plan") -> None:
-    head = ("depth", "width", "heads", "parameters", "at least", "at most", "regime", "")
-    rows = [head]
+    regimes = {str(row.shape.regime) for row in plan.alternatives}
+    # What all have in common is said once, and leaves the table narrow.
+    common = f", all with {next(iter(regimes))}" if len(regimes) == 1 else ""
+    title = f"Alternatives for the same budget{common}; bounds are log3 of the separation rank"
+    console.print_text(title)
+    regime = () if common else ("regime",)
+    rows = [("depth", "width", "heads", "parameters", "at least", "at most", *regime, "")]
     for row in plan.alternatives:
         shape, lower = row.shape, row.shape.lower
         mark = "planned" if row.is_planned else "within the fit" if row.is_within_fit else ""
@@ -166,7 +171,7 @@ def _print_alternatives(plan: "Plan") -> None:
                 f"{row.parameters:,}",
                 "-" if lower is None else f"{lower.log3:,.4g}",
                 f"{shape.count.log3:,.4g}",
-                str(shape.regime),
+                *(() if common else (str(shape.regime),)),
                 mark,
             )
         )

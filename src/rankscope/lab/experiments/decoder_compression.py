@@ -266,16 +266,17 @@ def fisher_information(decoder: Decoder, sites: Sequence[Site]) -> dict[str, Ten
     Over the largest of them, since only their ratios count.
     """
     model = copy.deepcopy(decoder.model)
-    weights = {site.name: model.get_submodule(site.module_name).weight for site in sites}
+    weights: dict[str, Any] = {
+        site.name: model.get_submodule(site.module_name).weight for site in sites
+    }
     sums = {name: torch.zeros(weight.shape[1]).double() for name, weight in weights.items()}
     trained = decoder.trainable(model)
     for tokens in decoder.calibration:
-        model.zero_grad()
         with torch.enable_grad(), inference(model):
-            cross_entropy(trained(tokens[None, :-1]), tokens[None, 1:]).backward()
-        for name, weight in weights.items():
-            assert isinstance(weight.grad, Tensor)
-            sums[name] += weight.grad.double().square().sum(0)
+            loss = cross_entropy(trained(tokens[None, :-1]), tokens[None, 1:])
+            gradients = torch.autograd.grad(loss, list(weights.values()))
+        for name, gradient in zip(weights, gradients, strict=True):
+            sums[name] += gradient.double().square().sum(0)
     return {name: total / total.max() for name, total in sums.items()}
 
 
