@@ -27,7 +27,6 @@ import tokenizers
 import torch
 
 from rankscope.cli.main import main
-from rankscope.compression.hugging_face import plan_of
 from rankscope.errors import RankscopeError
 from rankscope.extras import transformers as load_transformers
 from rankscope.hf import load_folder
@@ -150,13 +149,14 @@ def _same_names(ended: Ended, whole: Ended) -> bool:
 def _wrong_model(folder: Path, command: LongCommand, whole: Ended) -> str:
     """What is wrong with a model that can be opened; nothing if there is none, or it is refused."""
     weights = folder / "model.safetensors"
-    model = None
+    model: Any = None
     if "llama" in command.words and weights.is_file():
         with contextlib.suppress(RankscopeError):
             model = load_folder(folder)
     if model is None:
         return ""
-    wrong = "a model without a plan can be opened" if plan_of(model) is None else ""
+    has_plan = getattr(model.config, "quantization_config", None) is not None
+    wrong = "" if has_plan else "a model without a plan can be opened"
     if not command.trains:
         found = hashlib.sha256(weights.read_bytes()).hexdigest()
         if found != whole.files[f"model/{weights.name}"]:

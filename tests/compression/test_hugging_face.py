@@ -186,7 +186,7 @@ def test_without_the_import_transformers_raises_instead_of_random_weights(saved:
 
 
 @pytest.mark.slow
-def test_the_model_generates_casts_compiles_and_is_placed(saved: Path) -> None:
+def test_the_model_generates_casts_compiles_and_is_placed(saved: Path, tmp_path: Path) -> None:
     auto = transformers.AutoModelForCausalLM
     model, inputs = auto.from_pretrained(saved), example("Llama")
     tokens = model.generate(**inputs, max_new_tokens=3, do_sample=False)
@@ -201,6 +201,10 @@ def test_the_model_generates_casts_compiles_and_is_placed(saved: Path) -> None:
     assert difference(again, placed, inputs) == 0
     compiled: Any = torch.compile(placed, backend="eager")
     torch.testing.assert_close(outputs(compiled, inputs)[0], outputs(placed, inputs)[0])
+    inner = (f"model.{name}" for name in ("embed_tokens", "norm", "rotary_emb"))
+    parts = {"model.layers": "disk", **dict.fromkeys((*inner, "lm_head"), "cpu")}
+    with pytest.raises(CompressionError, match="tensors are offloaded, such as "):
+        auto.from_pretrained(saved, device_map=parts, offload_folder=tmp_path)
 
 
 def test_a_model_that_was_trained_on_is_saved_as_it_is(saved: Path, tmp_path: Path) -> None:

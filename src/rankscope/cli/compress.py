@@ -343,22 +343,22 @@ def _write(
     request: "tuple[Model, Any, Any]",
     export: str | None,
 ) -> Any:
-    """Save the model and its plan, then measure it beside the dense one, and write that down."""
+    """Measure the model beside the dense one, then save it, its plan, and what was measured."""
     from rankscope.compression.compressing import report_on
     from rankscope.page.single_file import audit_to_html
     from rankscope.verbs import audit
 
     opened, scorer, example = request
+    # A language model takes its time: one sequence, few times.
+    speed: Any = {} if opened.folder is None else {"batch_sizes": (1,), "repeats": 3}
+    # All that may be refused comes before the first file.
+    measured = report_on(dense, compressed, example=example, scorer=scorer, **speed)
+    page = audit_to_html(audit(opened), plan=compressed.plan)
     with tempfile.TemporaryDirectory() as beside:
         exported = _export(compressed, dense, example, export, Path(beside))
         _save(compressed, dense, output, opened, example)
         if exported is not None:
             write_atomically(output / exported.name, exported.read_bytes())
-    # A language model takes its time: one sequence, few times.
-    speed: Any = {} if opened.folder is None else {"batch_sizes": (1,), "repeats": 3}
-    measured = report_on(dense, compressed, example=example, scorer=scorer, **speed)
-    audited = audit(opened)
-    page = audit_to_html(audited, plan=compressed.plan)
     write_atomically(output / PAGE, page.encode())
     write_atomically(output / REPORT, json.dumps(measured.to_dict(), indent=1).encode())
     _losses_file(output).unlink(missing_ok=True)

@@ -95,6 +95,12 @@ class RankscopeQuantizer(HfQuantizer):  # type: ignore[misc]
         del options
         # Cores are numbers like others: they may be cast and trained.
         model.is_quantized = False  # type: ignore[assignment]
+        away = [name for name, tensor in model.state_dict().items() if tensor.is_meta]
+        if away:
+            raise CompressionError(
+                f"device_map: {len(away)} tensors are offloaded, such as "
+                f"{', '.join(away[:_SHOWN])}; a compressed model must stay in memory."
+            )
         missing = [
             name
             for name, tensor in model.state_dict(keep_vars=True).items()
