@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rankscope.errors import RequestError
 from rankscope.models import Model, open_model
 from rankscope.progress import Report, ignore
 
@@ -186,13 +185,7 @@ def _classifier(opened: Model, samples: "LabelledSamples") -> "nn.Module":
 
         module: Any = opened.module
         name = str(module.main_input_name)
-        if name == "input_ids":
-            name = "inputs_embeds"
-        if not samples.inputs.is_floating_point():
-            raise RequestError(
-                f"{opened.name!r} is certified around {name} of fractions, got inputs of "
-                f"{samples.inputs.dtype}."
-            )
+        name = "inputs_embeds" if name == "input_ids" else name
         return TokenModel(module, name).eval()
     if opened.takes_pixels or samples.normalize is None:
         return opened.module
