@@ -240,7 +240,7 @@ def test_theorems_about_balanced_splits_are_silent_on_others(
             multiset_lower_bound(sizes)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=6)
 @given(
     depth=st.sampled_from([1, 640, 650, 4000, DEEPEST]),
     width=st.sampled_from([1, 8, 12288, LARGEST]),
