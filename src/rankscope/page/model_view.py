@@ -17,6 +17,7 @@ from rankscope.errors import RankscopeError, RequestError
 from rankscope.page.answers import Answers
 from rankscope.page.endpoints import Body, Download, Endpoint
 from rankscope.page.jobs import Job, State, Task
+from rankscope.page.loss_work import sources
 from rankscope.page.model_data import overview, tensor_data
 from rankscope.page.session import QUICK, Session
 from rankscope.strict_json import (
@@ -32,7 +33,7 @@ from rankscope.strict_json import (
 )
 
 WORK = "rankscope.page.model_work"
-SAVING = "saving"
+SAVING, MEASURING = "saving", "measuring losses"
 SECONDS = 120.0  # that a request waits for a quick job, a worker that has to start included
 MOST_PLANS = 1000  # that are kept: more than a slider has places
 ENDINGS = {".svg": "image/svg+xml", ".pdf": "application/pdf", ".tikz": "text/plain"}
@@ -129,6 +130,40 @@ class ModelState:
         self._session.events.add(
             "candidates", candidates=self.candidates_data(), problem=self.problems.get("candidates")
         )
+
+    # --- Losses: measured once for each text, then predicted for every plan ---
+
+    def sources(self) -> list[str]:
+        """What losses can be measured on, by name."""
+        try:
+            return sources(self._session.model)
+        except RankscopeError:
+            return []  # the sketch says what is wrong with the model
+
+    def start_losses(self, source: str) -> Job:
+        """Measure losses on a source.
+
+        Raises:
+            RequestError: if there is none of that name, or the model has no candidates.
+        """
+        known = self.sources()
+        if source not in known:
+            raise RequestError(
+                f"Losses can be measured on {', '.join(known) or 'nothing here'}; "
+                f"there is no {source[:100]!r}."
+            )
+        _ = self.table
+        output = str(self._session.output.absolute())
+        task = Task(
+            "rankscope.page.loss_work:measure",
+            {"model": self._session.model, "output": output, "source": source},
+            on_end=self._end_losses,
+        )
+        return self._session.jobs.start(MEASURING, task, lane="losses")
+
+    def _end_losses(self, job: Job) -> None:
+        if job.state is State.DONE:
+            self._end_candidates(job)
 
     def candidates_data(self) -> dict[str, object] | None:
         """What the page knows of the candidates."""
@@ -295,6 +330,16 @@ def save_model(session: Session, body: Body) -> Mapping[str, object]:
     return {"job": session.jobs.start(SAVING, task, lane="save").to_dict()}
 
 
+def show_sources(session: Session, body: Body) -> Mapping[str, object]:
+    """What losses can be measured on."""
+    return {"sources": session.state(ModelState).sources()}
+
+
+def measure_losses(session: Session, body: Body) -> Mapping[str, object]:
+    """Start a job that measures losses; the plan uses them when it is done."""
+    return {"job": session.state(ModelState).start_losses(body["source"]).to_dict()}
+
+
 def show_saved(session: Session, body: Body) -> Mapping[str, object]:
     """What a job that is done has written."""
     job = session.jobs.get(body["number"])
@@ -353,6 +398,13 @@ ENDPOINTS = (
         "Where a model was saved, and how it is opened.",
         show_saved,
         Object({"number": Integer(1, 2**31 - 1)}),
+    ),
+    Endpoint("/losses", "Texts and data sets that losses can be measured on.", show_sources),
+    Endpoint(
+        "/losses/measure",
+        "Measure what each weight's error does to the loss; plans then predict it.",
+        measure_losses,
+        Object({"source": Text()}),
     ),
     Endpoint("/candidates/retry", "List the candidates again.", retry, Object({})),
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 from rankscope.errors import RankscopeError
 from rankscope.models import Model, open_model
+from rankscope.page.loss_work import TABLE, read_source, scoring_of_table
 from rankscope.progress import Progress, Report
 
 EMBEDDED = "transformer"  # opened where no model was named
@@ -38,31 +39,45 @@ def audit(arguments: Mapping[str, Any], report: Report, part: Any) -> Any:
 def candidates(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
     """The table of candidates: from the file of an earlier run, or computed and written there."""
     from rankscope.compression.candidate_file import write_table
-    from rankscope.compression.planning import DEFAULT_FORMATS, PlanSettings
     from rankscope.compression.planning import list_candidates as compute
     from rankscope.compression.scores import Weights
-    from rankscope.factorize.formats.catalogue import STORED_FORMATS
 
     opened = open_model(arguments["model"] or EMBEDDED)
     opened.require_for("compress")
     report(Progress("reading the weights", 0, 1))
     folder = Path(arguments["output"]) / "candidates"
-    path = folder / f"{content_hash(opened)}.json"
-    is_known = _readable_table(path)
-    if not is_known:
-        settings = PlanSettings(
-            formats=tuple(STORED_FORMATS[name] for name in DEFAULT_FORMATS),
-            scoring=Weights(),
-            example=example_of(opened),
-        )
-        table = compute(opened.module, settings, report)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_table(table, path)
+    name = content_hash(opened)
+    # With measured losses if there are any, the newest first.
+    measured = sorted(folder.glob(f"{name}-*/{TABLE}"), key=lambda one: -one.stat().st_mtime)
+    for path in (*measured, folder / f"{name}.json"):
+        if _readable_table(path):
+            return described(opened, path, was_cached=True)
+    table = compute(opened.module, plan_settings(opened, Weights()), report)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_table(table, path)
+    return described(opened, path, was_cached=False)
+
+
+def plan_settings(opened: Model, scoring: Any) -> Any:
+    """What the candidates of the page are made from."""
+    from rankscope.compression.planning import DEFAULT_FORMATS, PlanSettings
+    from rankscope.factorize.formats.catalogue import STORED_FORMATS
+
+    formats = tuple(STORED_FORMATS[name] for name in DEFAULT_FORMATS)
+    return PlanSettings(formats=formats, scoring=scoring, example=example_of(opened))
+
+
+def described(opened: Model, path: Path, *, was_cached: bool) -> dict[str, object]:
+    """What the page is told of a table in a file."""
+    summary = _summary(str(path))
+    measured = read_source(path) if path.name == TABLE else {"source": None, "loss": None}
+    tensors = _named_otherwise(opened)
     return {
         "path": str(path),
-        "was_cached": is_known,
-        **_summary(str(path)),
-        "tensors": _named_otherwise(opened),
+        "was_cached": was_cached,
+        **summary,
+        **measured,
+        "tensors": tensors,
     }
 
 
@@ -129,6 +144,8 @@ def _readable_table(path: Path) -> bool:
     """Whether an earlier run left a whole table; a damaged one is computed again."""
     try:
         _table(str(path))
+        if path.name == TABLE:
+            read_source(path)
     except RankscopeError:
         return False
     return True
@@ -312,37 +329,51 @@ def figure(arguments: Mapping[str, Any], report: Report, part: Any) -> bytes:
 
 def save(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, object]:
     """Carry out the plan of a request, and write the model into the folder it names."""
-    from rankscope.compression.applying import carry_out
-    from rankscope.compression.saving import save as save_network
     from rankscope.files import write_atomically
-    from rankscope.networks.catalogue import BUILT_IN
 
     opened = open_model(arguments["model"] or EMBEDDED)
     solved = _solved(arguments, SAVE_SECONDS)
     report(Progress("opening the model", 0, 1))
-    dense, example = opened.module, example_of(opened)
-    compressed = carry_out(dense, solved.plan, example=example, report=report)
+    compressed = _carried_out(opened, solved, Path(arguments["path"]), report)
     target = Path(arguments["folder"])
     target.parent.mkdir(parents=True, exist_ok=True)
     report(Progress("writing", 0, 1))
-    if opened.folder is not None:
-        from rankscope.hf import save_folder
-
-        save_folder(compressed, target, source=opened.folder, example=example)
-        loader = (
-            "import rankscope.hf\nfrom transformers import AutoModel\n"
-            f"model = AutoModel.from_pretrained({str(target)!r})"
-        )
-        names = getattr(getattr(dense, "config", None), "architectures", None) or [""]
-        if str(names[0]).endswith("ForCausalLM"):
-            loader = loader.replace("AutoModel", "AutoModelForCausalLM")
-    else:
-        built_in = opened.name if opened.name in BUILT_IN else None
-        save_network(compressed, target, built_in=built_in, dense=dense, example=example)
-        loader = f"import rankscope\nmodel = rankscope.load({str(target)!r})"
-        if built_in is None:
-            loader = f"import rankscope\nmodel = rankscope.load({str(target)!r}, model)"
+    loader = _write_model(opened, compressed, target)
     request = {**arguments["request"], "model": arguments["model"]}
     write_atomically(target / "request.json", json.dumps(request, indent=1).encode())
     report(Progress("writing", 1, 1))
     return {"folder": target.name, "loader": loader, "kept": _costs(compressed.plan.kept)}
+
+
+def _carried_out(opened: Model, solved: Any, path: Path, report: Report) -> Any:
+    from rankscope.compression.applying import carry_out
+    from rankscope.compression.sites import Uncompressed
+
+    scoring = None
+    if solved.plan.scoring == "loss":
+        left = [row.name for row in solved.table.entries if isinstance(row, Uncompressed)]
+        scoring = scoring_of_table(opened, path, left, report)
+    example = example_of(opened)
+    return carry_out(opened.module, solved.plan, scores=scoring, example=example, report=report)
+
+
+def _write_model(opened: Model, compressed: Any, target: Path) -> str:
+    """Write it, and say the lines that open it again."""
+    dense, example = opened.module, example_of(opened)
+    if opened.folder is not None:
+        from rankscope.hf import save_folder
+
+        save_folder(compressed, target, source=opened.folder, example=example)
+        names = getattr(getattr(dense, "config", None), "architectures", None) or [""]
+        kind = "AutoModelForCausalLM" if str(names[0]).endswith("ForCausalLM") else "AutoModel"
+        return (
+            f"import rankscope.hf\nfrom transformers import {kind}\n"
+            f"model = {kind}.from_pretrained({str(target)!r})"
+        )
+    from rankscope.compression.saving import save as save_network
+    from rankscope.networks.catalogue import BUILT_IN
+
+    built_in = opened.name if opened.name in BUILT_IN else None
+    save_network(compressed, target, built_in=built_in, dense=dense, example=example)
+    base = ", model" if built_in is None else ""
+    return f"import rankscope\nmodel = rankscope.load({str(target)!r}{base})"

@@ -34,7 +34,11 @@ export function planPanel(root, view) {
   root.replaceChildren(h("div", { class: "card" }, h("h2", {}, "Keep"), body));
   const start = (candidates, problem) => {
     view.model.candidates = candidates ?? view.model.candidates;
-    if (view.model.candidates && !view.requestPlan) controls(body, view, state);
+    // Candidates that are scored otherwise are other candidates: pins of the old ones mean nothing.
+    const isNew = candidates && view.shownScoring !== `${candidates.scoring} ${candidates.source}`;
+    if (isNew && view.shownScoring) view.pins.clear();
+    if (candidates) view.shownScoring = `${candidates.scoring} ${candidates.source}`;
+    if (view.model.candidates && (isNew || !view.requestPlan)) controls(body, view, state);
     else if (!view.model.candidates) waiting(body, problem);
   };
   start(view.model.candidates, view.model.problems?.candidates);
@@ -55,13 +59,14 @@ function waiting(body, problem) {
 function controls(body, view, state) {
   const known = view.model.candidates;
   const lowest = Math.ceil(100 * known.smallest_keep + 0.5);
-  const slider = h("input", { type: "range", id: "keep", min: Math.min(lowest, 99), max: 100, step: 0.5, value: 80, "aria-label": "Share of the model to keep" });
+  const slider = h("input", { type: "range", id: "keep", min: Math.min(lowest, 99), max: 100, step: 0.5, value: 100 * state.keep, "aria-label": "Share of the model to keep" });
   const shown = h("output", { for: "keep", class: "big" });
   const units = Object.entries(UNITS).filter(([unit]) => unit !== "flops" || known.has_flops);
   const unit = h("select", { "aria-label": "What is counted" }, units.map(([value, name]) => h("option", { value }, `of the ${name}`)));
   const totals = h("table", { class: "totals" });
   const how = h("p", { class: "muted small", role: "status" });
   const pins = h("ul", { class: "pins" });
+  const losses = h("div", { class: "losses" });
   const trouble = h("p", { class: "alert", role: "alert", hidden: true });
   const second = secondBudget(state, units, () => request());
   const formats = h("fieldset", {}, h("legend", {}, "Formats"),
@@ -149,7 +154,8 @@ function controls(body, view, state) {
   unit.addEventListener("change", () => { state.by = unit.value; request(); });
   body.replaceChildren(
     h("div", { class: "keep-line" }, shown, unit), slider, trouble, totals, how,
-    h("details", {}, h("summary", {}, "Second budget, formats"), second, formats), pins, savePart(view));
+    h("details", {}, h("summary", {}, "Second budget, formats"), second, formats), losses, pins, savePart(view));
+  lossPart(view, losses);
   view.refreshPins();
   moved();
 }
@@ -191,9 +197,48 @@ function totalRows(plan, view) {
       const bar = h("td", { class: "share number" }, `${(100 * share).toFixed(1)} %`);
       bar.style.setProperty("--share", share.toFixed(3));
       return h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, kept, h("br", {}), h("span", { class: "muted small" }, dense)), bar);
-    }), h("tr", {}, h("th", { scope: "row" }, "predicted error", h("br", {}), h("span", { class: "muted small" }, "relative, mean over weights")),
-      h("td", { class: "number" }, number(plan.error)), h("td", {}))),
+    }), predicted(plan, view)),
   ];
+}
+
+// The loss where it was measured, the error of the weights where not.
+function predicted(plan, view) {
+  const { scoring, source, loss } = view.model.candidates;
+  const row = (name, note, value) => h("tr", {}, h("th", { scope: "row" }, name, h("br", {}), h("span", { class: "muted small" }, note)),
+    h("td", { class: "number" }, value), h("td", {}));
+  if (scoring !== "loss") return row("predicted error", "relative, mean over weights", number(plan.error));
+  if (loss === null) return row("predicted divergence", `in nats, on ${source}`, number(plan.score));
+  return row("predicted loss", `in nats per token, on ${source}; ${number(loss)} as it is`, `${(loss + plan.score).toPrecision(4)}`);
+}
+
+// Losses are measured on a text of the opened folder, or on the data set of the network.
+async function lossPart(view, root) {
+  const { sources } = await ask("/losses").catch(() => ({ sources: [] }));
+  if (!sources.length) {
+    root.replaceChildren(h("p", { class: "muted small" }, "To see a predicted loss, put a text (.txt) into the folder of the model and open it again."));
+    return;
+  }
+  const known = view.model.candidates.source;
+  const choice = h("select", { "aria-label": "What losses are measured on" }, sources.map((name) => h("option", { value: name, selected: name === known }, name)));
+  const state = h("span", { class: "muted small", role: "status" }, known ? `Measured on ${known}.` : "The error of the weights says little about the loss.");
+  const button = h("button", {
+    type: "button", onclick: async () => {
+      try {
+        await ask("/losses/measure", { source: choice.value });
+      } catch (error) {
+        state.textContent = error.message;
+      }
+    },
+  }, known ? "Measure again" : "Measure losses");
+  listen("job", ({ job }) => {
+    if (job.kind !== "measuring losses") return;
+    const { what, done, total } = job.progress;
+    button.disabled = ["waiting", "running"].includes(job.state);
+    if (job.state === "running") state.textContent = `${what || "starting"} ${total > 1 ? `${done} of ${total}` : ""}; this can be cancelled above, and goes on where it was.`;
+    else if (job.state === "failed") state.textContent = job.error;
+    else if (job.state === "cancelled") state.textContent = "Cancelled; what was measured is kept.";
+  });
+  root.replaceChildren(h("div", { class: "save-line" }, choice, button), state);
 }
 
 // Keys and values pass through the ranks of their weights: a cache of those numbers would do.
