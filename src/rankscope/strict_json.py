@@ -549,7 +549,8 @@ class Record(Reader[T]):
     parts: Mapping[str, Reader[Any]]
 
     @cached_property
-    def _object(self) -> Object:
+    def as_object(self) -> Object:
+        """What the plain data must hold."""
         optional = {
             field.name
             for field in fields(self.kind)  # type: ignore[arg-type]
@@ -558,10 +559,37 @@ class Record(Reader[T]):
         return Object(self.parts, optional)
 
     def read(self, data: Any) -> T:
-        return self.kind(**self._object.read(data))
+        return self.kind(**self.as_object.read(data))
 
     def write(self, value: T) -> dict[str, Any]:
         return {name: part.write(getattr(value, name)) for name, part in self.parts.items()}
 
     def __str__(self) -> str:
-        return str(self._object)
+        return str(self.as_object)
+
+
+@dataclass(frozen=True)
+class Tagged(Reader[Any]):
+    """An object of one of several kinds, which the word at `key` names.
+
+    Args:
+        key: of the word.
+        kinds: the reader of the other keys, for each word.
+
+    Example:
+        >>> shape = Tagged("kind", {"dot": Object({}), "box": Object({"size": Integer(1)})})
+        >>> shape.read({"kind": "box", "size": 3})
+        {'size': 3}
+    """
+
+    key: str
+    kinds: Mapping[str, Reader[Any]]
+
+    def read(self, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get(self.key) not in list(self.kinds):
+            raise self.refusal(data)
+        rest = {key: value for key, value in data.items() if key != self.key}
+        return self.kinds[data[self.key]].read(rest)
+
+    def __str__(self) -> str:
+        return f"an object whose {self.key!r} is one of {', '.join(self.kinds)}"

@@ -82,7 +82,7 @@ def test_a_text_that_changed_since_is_refused(measured: Served, output: Path) ->
 
 
 def test_what_has_no_text_has_no_sources(tmp_path: Path) -> None:
-    model = save_llama(tmp_path / "llama", depth=1)
+    model = save_llama(tmp_path / "llama", depth=2)
     assert sources(str(model)) == []
     (model / "notes.txt").write_text("a text")
     (model / "notes.md").write_text("no text")

@@ -12,6 +12,7 @@ from tests.page.conftest import Served, serve_in_thread
 from tests.page.small_models import save_llama
 
 from rankscope import extras
+from rankscope.page.model_view import ModelState
 from rankscope.page.session import Session
 
 REQUEST: dict[str, Any] = {
@@ -198,6 +199,47 @@ def test_figures_are_given_in_every_form(planned: Served, ending: str, start: by
     assert status == 200
     assert content.startswith(start)
     assert headers["content-disposition"] == f'attachment; filename="layer{ending}"'
+
+
+CELL = {"tensor": f"{UP}.weight", "matrix": 0, "site": UP}
+HEAT: dict[str, Any] = {
+    "columns": ["0", "1"],
+    "rows": [{"name": "<b>up & $x$</b>", "cells": [None, CELL]}],
+    "metric": "effective",
+    "request": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"), [(".svg", b"<svg"), (".pdf", b"%PDF"), (".tikz", b"%")]
+)
+def test_the_map_and_a_spectrum_are_figures_with_the_numbers_of_the_server(
+    planned: Served, ending: str, start: bytes
+) -> None:
+    until(lambda: planned.ask("/model")["is_complete"])
+    spectrum = {"name": f"{UP}.weight", "matrix": 0, "rank": 2, "ending": ending}
+    plans = {**HEAT, "metric": "plan", "request": REQUEST}
+    bodies = {"spectrum": spectrum, "heat": {**HEAT, "ending": ending}}
+    for name, body in (*bodies.items(), ("heat", {**plans, "ending": ending})):
+        status, content, _ = planned.send(f"/api/figure/{name}", json.dumps(body).encode())
+        assert status == 200
+        assert content.startswith(start)
+        if ending == ".svg":
+            assert b"<b>" not in content
+        if (name, ending) == ("heat", ".svg") and body["metric"] == "effective":
+            rank = planned.session.state(ModelState).row(f"{UP}.weight").matrices[0].effective_rank
+            assert f": {100 * rank / 32:.0f} %".encode() in content
+
+
+def test_a_figure_of_what_is_not_there_is_refused(planned: Served) -> None:
+    with pytest.raises(ValueError, match="need the request"):
+        planned.ask("/figure/heat", {**HEAT, "metric": "plan", "ending": ".svg"})
+    rows = [{"name": "x", "cells": [{**CELL, "tensor": "gone"}]}]
+    with pytest.raises(ValueError, match="There is no tensor"):
+        planned.ask("/figure/heat", {**HEAT, "rows": rows, "ending": ".svg"})
+    body = {"name": f"{UP}.weight", "matrix": 9, "rank": None, "ending": ".svg"}
+    with pytest.raises(ValueError, match="has 1 matrices"):
+        planned.ask("/figure/spectrum", body)
 
 
 def test_a_saved_model_opens_again_and_only_the_output_folder_has_grown(

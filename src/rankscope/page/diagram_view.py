@@ -66,9 +66,9 @@ from rankscope.strict_json import (
     Pair,
     Reader,
     Record,
+    Tagged,
     Text,
     Values,
-    read_as,
 )
 
 LARGEST = 2**31 - 1
@@ -108,20 +108,9 @@ EDITS: dict[str, Reader[Any]] = {
         Factor, {"tensor": Text(), "form": Choice(tuple(Form)), "rank": SIZE, "left": NAMES}
     ),
     "contract": Record(Contract, {"names": NAMES}),
+    "json": Object({"document": Anything()}),
 }
-
-
-def read_edit(data: object) -> Edit:
-    """The edit that plain data stand for.
-
-    Raises:
-        RequestError: if the data are no edit, or lack something.
-    """
-    if not isinstance(data, dict) or data.get("do") not in EDITS:
-        raise RequestError(f"An edit has a word `do`, one of: {', '.join(EDITS)}, json.")
-    fields = {key: value for key, value in data.items() if key != "do"}
-    edit: Edit = read_as(EDITS[data["do"]], fields, who=f"Edit {data['do']}", error=RequestError)
-    return edit
+EDIT = Tagged("do", EDITS)
 
 
 @dataclass(frozen=True)
@@ -459,12 +448,9 @@ def show(session: Session, body: Body) -> dict[str, object]:
 def edit(session: Session, body: Body) -> dict[str, object]:
     """Apply one edit; an error of an equation also says at which letter."""
     space = workspace(session)
-    data = body["edit"]
+    asked = body["edit"]
+    made: Edit = UseDiagram(_read_diagram(asked["document"])) if isinstance(asked, dict) else asked
     with space.lock:
-        if isinstance(data, dict) and data.get("do") == "json":
-            made: Edit = UseDiagram(_read_diagram(data.get("document")))
-        else:
-            made = read_edit(data)
         try:
             changed = space.state.history.applied(made, continues=body.get("continues", False))
         except EinsumError as error:
@@ -607,7 +593,7 @@ ENDPOINTS = (
         "/diagrams/edit",
         "Apply one edit.",
         edit,
-        Object({"edit": Anything(), "continues": Flag()}, optional=("continues",)),
+        Object({"edit": EDIT, "continues": Flag()}, optional=("continues",)),
     ),
     Endpoint("/diagrams/code", "Its Python source.", code),
     Endpoint("/diagrams/undo", "One step back.", undo, NOTHING),

@@ -22,7 +22,10 @@ from rankscope.strict_json import (
     Number,
     Object,
     Optional,
+    Pair,
     Reader,
+    Record,
+    Tagged,
     Text,
     Values,
 )
@@ -140,6 +143,10 @@ def json_schema(reader: Reader[Any]) -> dict[str, object]:  # noqa: PLR0911 - on
             inner = json_schema(reader.item)
             limit = {"maxProperties": reader.at_most}
             return {"type": "object", "additionalProperties": inner, **limit}
+        case Record():
+            return json_schema(reader.as_object)
+        case Tagged():
+            return {"anyOf": [_tagged(reader.key, *kind) for kind in reader.kinds.items()]}
         case Optional():
             return {"anyOf": [json_schema(reader.something), {"type": "null"}]}
         case Either():
@@ -148,7 +155,16 @@ def json_schema(reader: Reader[Any]) -> dict[str, object]:  # noqa: PLR0911 - on
             return _plain_schema(reader)
 
 
-def _plain_schema(reader: Reader[Any]) -> dict[str, object]:  # noqa: PLR0911 - as above
+def _tagged(key: str, word: str, reader: Reader[Any]) -> dict[str, object]:
+    schema: dict[str, Any] = json_schema(reader)
+    return {
+        **schema,
+        "properties": {key: {"const": word}, **schema["properties"]},
+        "required": [key, *schema["required"]],
+    }
+
+
+def _plain_schema(reader: Reader[Any]) -> dict[str, object]:  # noqa: C901, PLR0911 - as above
     match reader:
         case Integer():
             limits = {"minimum": reader.low, "maximum": reader.high}
@@ -163,6 +179,9 @@ def _plain_schema(reader: Reader[Any]) -> dict[str, object]:  # noqa: PLR0911 - 
             return {"enum": [str(option) for option in reader.options]}
         case Exactly():
             return {"const": reader.value}
+        case Pair():
+            parts = [json_schema(reader.first), json_schema(reader.second)]
+            return {"type": "array", "prefixItems": parts, "minItems": 2, "maxItems": 2}
         case Anything():
             return {}
         case _:

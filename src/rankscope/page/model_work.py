@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rankscope.errors import RankscopeError
+from rankscope.errors import RankscopeError, RequestError
 from rankscope.models import Model, open_model
 from rankscope.page.loss_work import TABLE, read_source, scoring_of_table
 from rankscope.progress import Progress, Report
@@ -332,9 +332,16 @@ def save(arguments: Mapping[str, Any], report: Report, part: Any) -> dict[str, o
     from rankscope.files import write_atomically
 
     opened = open_model(arguments["model"] or EMBEDDED)
-    solved = _solved(arguments, SAVE_SECONDS)
+    path = Path(arguments["path"])
     report(Progress("opening the model", 0, 1))
-    compressed = _carried_out(opened, solved, Path(arguments["path"]), report)
+    known = path.stem if path.name != TABLE else path.parent.name
+    if not known.startswith(content_hash(opened)):
+        raise RequestError(
+            "The model has changed since its candidates were listed: open it again, or press "
+            "Try again. Nothing was written."
+        )
+    solved = _solved(arguments, SAVE_SECONDS)
+    compressed = _carried_out(opened, solved, path, report)
     target = Path(arguments["folder"])
     target.parent.mkdir(parents=True, exist_ok=True)
     report(Progress("writing", 0, 1))

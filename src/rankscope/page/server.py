@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.errors import RankscopeError, RequestError
 from rankscope.extras import package
-from rankscope.page import diagram_view, job_view, model_view, split_view
+from rankscope.page import diagram_view, figure_view, job_view, model_view, split_view
 from rankscope.page.endpoints import Download, Endpoint, openapi
 from rankscope.page.security import Guard, TooLargeError
 from rankscope.page.session import Session
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 # Each view's endpoints; a new view adds its module here, and a file to static/.
-VIEWS = (job_view, model_view, diagram_view, split_view)
+VIEWS = (job_view, model_view, figure_view, diagram_view, split_view)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for view in VIEWS for endpoint in view.ENDPOINTS)
 
 HEARTBEAT = 10.0  # seconds between two signs of life of a stream without events

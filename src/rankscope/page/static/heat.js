@@ -1,4 +1,5 @@
 // Layers against kinds of matrices: how far each is below its largest possible rank.
+import { download, embedded } from "./api.js";
 import { h } from "./dom.js";
 
 const METRICS = {
@@ -9,6 +10,7 @@ const METRICS = {
 const NUMBERED = /(head|expert) \d+/;
 const MOST_NUMBERED = 16;  // more columns leave no space for a number in a cell
 const MOST_CELLS = 4000;
+const MOST_FIGURED = 100;  // rows outside of blocks in a figure
 
 // Kind -> column -> { name, matrix, share, count }: of several matrices that with the lowest share.
 function arrange(tensors, share) {
@@ -70,7 +72,7 @@ export function heatMap(root, view) {
   root.replaceChildren(
     h("div", { class: "card-head" }, h("h2", { id: "heat-title" }, "Ranks across the model"), metric,
       h("span", { class: "scale", "aria-hidden": "true" }, "0 %", h("i", {}), "100 %")),
-    place, note);
+    place, note, embedded ? null : figureButtons("Figure of this map", (ending) => download("/figure/heat", figureBody(ending))));
   metric.addEventListener("change", refresh);
   place.addEventListener("keydown", moveInside);
   place.addEventListener("click", (event) => {
@@ -107,6 +109,16 @@ export function heatMap(root, view) {
     ].filter(Boolean).join(" ");
   }
 
+  // What stands where; the numbers are the server's.
+  function figureBody(ending) {
+    const share = metric.value === "plan" ? plannedShare : METRICS[metric.value][1];
+    const { layers, kinds, others } = arrange(view.model.tensors, share);
+    const where = (cell) => cell && { tensor: cell.name, matrix: cell.matrix, site: view.siteOf?.(cell.name) ?? null };
+    const rows = [...kinds].map(([name, cells]) => ({ name, cells: layers.map((layer) => where(cells.get(layer)) ?? null) }));
+    rows.push(...others.slice(0, MOST_FIGURED).map((tensor) => ({ name: tensor.name.replace(/\.weight$/, ""), cells: [where(viewsOf(tensor, share)[0][1])] })));
+    return { metric: metric.value, request: metric.value === "plan" ? view.requestBody() : null, columns: layers.map(String), rows, ending };
+  }
+
   function table(layers, kinds) {
     const isNumbered = layers.length <= MOST_NUMBERED;
     return h("table", { class: `heat${isNumbered ? " numbered" : ""}` },
@@ -130,6 +142,20 @@ export function heatMap(root, view) {
 
   refresh();
   return { refresh, allowPlan: () => { metric.lastElementChild.disabled = false; if (metric.value === "plan") refresh(); }, metric };
+}
+
+export function figureButtons(label, save) {
+  const said = h("span", { class: "muted small", role: "status" });
+  return h("div", { class: "exports", role: "group", "aria-label": label }, [".svg", ".pdf", ".tikz"].map((ending) =>
+    h("button", {
+      type: "button", class: "small", onclick: async () => {
+        try {
+          said.textContent = `Saved ${await save(ending)}.`;
+        } catch (error) {
+          said.textContent = error.message;
+        }
+      },
+    }, ending.slice(1).toUpperCase().replace("TIKZ", "TikZ"))), said);
 }
 
 function cellButton(cell, isNumbered) {

@@ -1,6 +1,7 @@
 // One layer: spectrum with the random edge and a cut, diagram dense beside factored, cost, code.
 import { ask, download, embedded } from "./api.js";
 import { debounce, h, still } from "./dom.js";
+import { figureButtons } from "./heat.js";
 import { siteOf } from "./plan.js";
 import { SMALLEST_SHARE, drawSpectrum } from "./spectrum.js";
 import { number } from "./table.js";
@@ -44,6 +45,11 @@ async function fill(content, view, tensor, spectra, matrixNumber) {
       onclick: () => { choose(place); views.children[place].focus(); },
     }, matrix.name || "the whole")));
     fillSpectrum(spectrum, spectra.matrices[chosen], state);
+    if (!embedded && state.svg) {
+      spectrum.append(figureButtons("Figure of this spectrum", (ending) => download("/figure/spectrum", {
+        name: tensor.name, matrix: chosen, rank: chosen === 0 ? state.rank : null, ending,
+      })));
+    }
     fillNumbers(numbers, spectra, spectra.matrices[chosen]);
     if (state.svg && chosen === 0 && state.rank !== null) state.svg.cutAt(state.rank);
   };
@@ -179,8 +185,7 @@ function side(title, drawn, layer) {
     h("pre", { class: "equation", tabindex: "0" }, drawn.equation),
     h("p", { class: "muted small" }, `${number(drawn.cost.parameters)} parameters · ${number(drawn.cost.flops)} operations for one input · largest intermediate ${number(drawn.cost.largest_intermediate)}`),
     h("details", {}, h("summary", {}, "Code"), h("pre", { class: "code", tabindex: "0" }, drawn.code)),
-    h("div", { class: "exports", role: "group", "aria-label": `Figure of ${title}` }, [".svg", ".pdf", ".tikz"].map((ending) =>
-      h("button", { type: "button", class: "small", onclick: () => download("/layer/figure", { ...layer, ending }) }, ending.slice(1).toUpperCase().replace("TIKZ", "TikZ")))));
+    figureButtons(`Figure of ${title}`, (ending) => download("/layer/figure", { ...layer, ending })));
 }
 
 function writtenDiagrams(root, tensor) {

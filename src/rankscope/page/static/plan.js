@@ -28,6 +28,7 @@ export function siteOf(view, tensor) {
 }
 
 export function planPanel(root, view) {
+  view.siteOf = (tensor) => siteOf(view, tensor);
   if (embedded) return writtenPlan(root, view, embedded.plan);
   const state = { keep: 0.8, by: "parameters", also: null, forbidden: new Set(), number: 0 };
   const body = h("div", {});

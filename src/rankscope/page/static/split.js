@@ -1,6 +1,7 @@
 // The view of splits: mark positions, see the cut and the bounds, measure the rank exactly.
 import { ask, download, listen } from "./api.js";
 import { debounce, h, still, say } from "./dom.js";
+import { figureButtons } from "./heat.js";
 
 const PRESETS = {
   interleaved: (count) => [...Array(count).keys()].filter((place) => place % 2 === 0),
@@ -23,8 +24,7 @@ export async function mount(root) {
   const trouble = h("p", { class: "alert", role: "alert", hidden: true });
   const measure = h("button", { type: "button", class: "primary", disabled: true, onclick: startMeasuring }, "Measure the exact rank");
   name.value = state.name;
-  const exports = h("div", { class: "exports", role: "group", "aria-label": "Figure of this split" }, [".svg", ".pdf", ".tikz"].map((ending) =>
-    h("button", { type: "button", class: "small", onclick: () => attempt(() => download("/split/figure", { ...body(), ending })) }, ending.slice(1).toUpperCase().replace("TIKZ", "TikZ"))));
+  const exports = figureButtons("Figure of this split", (ending) => download("/split/figure", { ...body(), ending }));
   root.replaceChildren(
     h("div", { class: "title-line" }, h("h1", {}, "Split"), h("p", { class: "muted" }, "How many products of a function of the marked inputs and a function of the others does a network need? At most as many as the cheapest cut between them lets through.")),
     h("div", { class: "layout" },
