@@ -124,6 +124,12 @@ def look_at_a_layer(page: Page) -> None:
     with page.expect_download() as download:
         panel.get_by_role("button", name="SVG").last.click()
     assert download.value.suggested_filename == "layer.svg"
+    with page.expect_download() as download:
+        panel.get_by_role("button", name="SVG").first.click()
+    assert download.value.suggested_filename == "spectrum.svg"
+    with page.expect_download() as download:
+        page.get_by_role("group", name="Figure of this map").get_by_text("TikZ").click()
+    assert download.value.suggested_filename == "plan-ranks.tikz"
     page.keyboard.press("Escape")
 
 
@@ -158,6 +164,18 @@ def test_a_split_is_marked_cut_measured_and_its_certificate_verified(
     download.value.save_as(path)
     assert main(["verify", str(path)]) == 0
     assert "PROVED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["model", "split", "diagrams"])
+def test_nothing_serious_is_found_on_any_view(
+    page: Page, llama: Served, view: str, scheme: Any
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{llama.address}#{view}")
+    loaded = {"model": ".totals", "split": ".split-figure svg", "diagrams": ".workspace"}[view]
+    expect(page.locator(f"#view-{view} {loaded}").first).to_be_visible()
+    assert serious(page) == []
 
 
 def test_views_are_reached_by_keys_and_a_hostile_name_is_a_name(page: Page, llama: Served) -> None:
@@ -219,6 +237,45 @@ def test_the_file_shows_the_same_view(
         "table.tensors tbody tr td:nth-child(6)", "cells => cells.map(c => Number(c.textContent))"
     )
     assert found == sorted(found)
+
+
+def test_the_file_is_printed_whole_in_light_and_without_buttons(
+    page: Page, transformer: Audit, tmp_path: Path
+) -> None:
+    opened(page, transformer, tmp_path)
+    page.emulate_media(media="print")
+    for hidden in (".top", ".command button", "#filter", "select"):
+        assert not page.locator(hidden).first.is_visible(), hidden
+    assert page.locator("table.heat").is_visible()
+    assert page.locator(".headline").is_visible()
+
+
+def test_the_command_is_copied_and_the_theme_is_switched_and_kept(
+    page: Page, transformer: Audit, tmp_path: Path
+) -> None:
+    opened(page, transformer, tmp_path)
+    button = page.get_by_role("button", name="Copy the command").first
+    button.click()
+    expect(button).to_have_text(re.compile("Copied|Selected"))
+    colors = [background(page)]
+    page.get_by_role("button", name="Switch between light and dark").click()
+    colors.append(background(page))
+    assert colors[0] != colors[1]
+    page.reload()
+    assert background(page) == colors[1]
+
+
+def background(page: Page) -> str:
+    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def test_the_file_fits_the_narrowest_telephone(
+    page: Page, transformer: Audit, tmp_path: Path
+) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    opened(page, transformer, tmp_path)
+    page.locator("table.heat button").first.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_names_and_zeros_in_a_file_are_shown_as_they_are(

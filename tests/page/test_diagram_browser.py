@@ -191,6 +191,31 @@ def test_steps_factors_comparison_and_dragging(page: Page) -> None:
     )
 
 
+def middle(page: Page, wire: str) -> tuple[float, float]:
+    box = page.locator(f".canvas .grip[data-wire={wire}]").first.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_a_leg_is_dragged_onto_another_and_repeats_are_collapsed(page: Page) -> None:
+    page.locator("#diagram-einsum").fill("ij,kl->ijkl")
+    expect(page.locator(".canvas .tensor")).to_have_count(2)
+    page.mouse.move(*middle(page, "j"))
+    page.mouse.down()
+    page.mouse.move(*middle(page, "k"), steps=6)
+    page.mouse.up()
+    expect(page.locator("#diagram-einsum")).to_have_value("ij,jl->il")
+    page.locator("[data-template=tensor-train]").click()
+    page.wait_for_selector("#field-order")
+    page.locator("#field-order").fill("12")
+    page.locator("#field-order").press("Tab")
+    expect(page.locator(".canvas .tensor")).to_have_count(12)
+    page.locator("#tool-collapse").click()
+    expect(page.locator(".canvas .tensor")).to_have_count(3)
+    page.locator("#tool-collapse").click()
+    expect(page.locator(".canvas .tensor")).to_have_count(12)
+
+
 def test_nothing_serious_is_found_and_nothing_is_too_wide(page: Page) -> None:
     assert serious(page) == []
     page.locator("[data-template=multi-head]").click()

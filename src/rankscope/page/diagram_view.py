@@ -5,7 +5,7 @@ The edited diagram lives here, as a `History` of the session; the page keeps not
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from string import ascii_letters
@@ -47,6 +47,7 @@ from rankscope.diagrams.families.catalogue import FAMILIES
 from rankscope.diagrams.network import Sum
 from rankscope.diagrams.parts import RECIPES, IndexKind, Role
 from rankscope.diagrams.program import einsum_program
+from rankscope.diagrams.runs import Run, collapse_runs
 from rankscope.diagrams.search import IN_ORDER
 from rankscope.diagrams.serialization import from_dict, to_dict
 from rankscope.diagrams.sizes import letters, resolved_sizes
@@ -120,6 +121,7 @@ class State:
     history: History = field(default_factory=History)
     placement: Any = None
     compared: Document | None = None
+    is_collapsed: bool = False  # whether runs of alike tensors are drawn as one
 
 
 class Workspace:
@@ -134,7 +136,7 @@ class Workspace:
     def change(self, history: History) -> dict[str, object]:
         """Draw a state and, only if that works, take it; the lock is held."""
         view, placement = drawn(history, self.state)
-        self.state = State(history, placement, self.state.compared)
+        self.state = replace(self.state, history=history, placement=placement)
         return view
 
 
@@ -159,7 +161,14 @@ def drawn(history: History, before: State) -> tuple[dict[str, object], Any]:
     """The view of a state, and the placement of its picture."""
     document = history.present
     diagram = document.diagram
-    svg, placement = _picture(document, before)
+    runs: tuple[Run, ...] = ()
+    if before.is_collapsed:
+        shorter, runs = collapse_runs(diagram)
+        kept = {name: at for name, at in document.positions.items() if name in shorter.node_by_name}
+        svg, _ = _picture(replace(document, diagram=shorter, positions=kept), State())
+        placement = before.placement
+    else:
+        svg, placement = _picture(document, before)
     view: dict[str, object] = {
         "svg": svg,
         "name": diagram.title or diagram.name,
@@ -176,6 +185,8 @@ def drawn(history: History, before: State) -> tuple[dict[str, object], Any]:
         "cost": _cost(diagram),
         "timeline": _timeline(document),
         "compared": _compared(before.compared, document),
+        "is_collapsed": before.is_collapsed,
+        "runs": [{"shown": run.shown, "names": list(run.names)} for run in runs],
     }
     return view, placement
 
@@ -489,8 +500,16 @@ def compare(session: Session, body: Body) -> dict[str, object]:
     with space.lock:
         state = space.state
         kept = state.history.present if body["is_on"] else None
-        space.state = State(state.history, state.placement, kept)
+        space.state = replace(state, compared=kept)
         return space.change(state.history)
+
+
+def collapse(session: Session, body: Body) -> dict[str, object]:
+    """Draw runs of alike tensors as one, or all of them again."""
+    space = workspace(session)
+    with space.lock:
+        space.state = replace(space.state, is_collapsed=body["is_on"])
+        return space.change(space.state.history)
 
 
 def step(session: Session, body: Body) -> dict[str, object]:
@@ -598,6 +617,7 @@ ENDPOINTS = (
     Endpoint("/diagrams/code", "Its Python source.", code),
     Endpoint("/diagrams/undo", "One step back.", undo, NOTHING),
     Endpoint("/diagrams/redo", "One step forward.", redo, NOTHING),
+    Endpoint("/diagrams/collapse", "Draw runs as one.", collapse, Object({"is_on": Flag()})),
     Endpoint("/diagrams/compare", "Compare with now.", compare, Object({"is_on": Flag()})),
     Endpoint(
         "/diagrams/step",

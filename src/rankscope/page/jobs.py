@@ -141,6 +141,11 @@ class Jobs:
         with self._lock:
             return self._tasks[number]
 
+    def is_wanted(self, number: int) -> bool:
+        """Whether a job is still to be done."""
+        with self._lock:
+            return number in self._jobs and not self._jobs[number].is_over
+
     def cancel(self, number: int) -> Job:
         """End a job; one that is over stays as it is.
 
@@ -248,6 +253,8 @@ class _Lane:
     def _do(self, number: int) -> None:
         task = self._jobs.task(number)
         connection = self._connect()
+        if not self._jobs.is_wanted(number):
+            return  # it was cancelled while the process was started
         self._jobs.change(number, state=State.RUNNING)
         connection.send((task.function, dict(task.arguments)))
         while True:
@@ -264,15 +271,22 @@ class _Lane:
                 return
 
     def _connect(self) -> Connection:
+        """The process at the other end; nobody waits while one is started, which takes seconds."""
         with self._wake:
-            if self._process is None or not self._process.is_alive() or self._connection is None:
-                context = _context()
-                self._connection, theirs = context.Pipe()
-                self._process = context.Process(target=work, args=(theirs,), daemon=True)
-                with _without_main():
-                    self._process.start()
-                theirs.close()
-            return self._connection
+            if self._process is not None and self._process.is_alive() and self._connection:
+                return self._connection
+        context = _context()
+        connection: Connection
+        connection, theirs = context.Pipe()
+        process = context.Process(target=work, args=(theirs,), daemon=True)
+        with _without_main():
+            process.start()
+        theirs.close()
+        with self._wake:
+            self._process, self._connection = process, connection
+            if self._is_closed:
+                self._kill()
+        return connection
 
     def _kill(self) -> None:
         """End the process; whoever waits for it gets an EOFError. The lock is held."""

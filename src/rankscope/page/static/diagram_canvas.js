@@ -1,5 +1,5 @@
 // The picture: tensors can be selected, walked along with arrows, dragged and nudged; wires clicked.
-import { h, picture } from "./dom.js";
+import { h, picture, s } from "./dom.js";
 
 const UNIT = 96; // pixels of a unit of the layout's grid
 const NUDGE = 0.125;
@@ -53,7 +53,7 @@ export class Canvas {
     wide.setAttribute("class", "grip");
     wide.setAttribute("data-wire", name);
     wide.setAttribute("aria-hidden", "true");
-    wide.addEventListener("click", () => this.actions.wire(name));
+    wide.addEventListener("click", () => { if (!this.wasDragged) this.actions.wire(name); });
     element.after(wide);
   }
 
@@ -125,9 +125,46 @@ export class Canvas {
     best?.element.focus();
   }
 
+  // A wire that is dropped on another becomes one with it; on a bond, a hyperedge.
+  pull(event, grip) {
+    const name = grip.getAttribute("data-wire");
+    const at = (each) => new DOMPoint(each.clientX, each.clientY).matrixTransform(this.svg.getScreenCTM().inverse());
+    const start = at(event);
+    const thread = s("path", { class: "pulled", "aria-hidden": "true" });
+    const target = (each) => {
+      const found = document.elementFromPoint(each.clientX, each.clientY)?.closest?.(".grip[data-wire]")?.getAttribute("data-wire");
+      return found === name ? null : found ?? null;
+    };
+    const move = (each) => {
+      const end = at(each);
+      if (!this.wasDragged && Math.hypot(end.x - start.x, end.y - start.y) < 6) return;
+      this.wasDragged = true;
+      if (!thread.isConnected) this.svg.append(thread);
+      thread.setAttribute("d", `M${start.x} ${start.y}L${end.x} ${end.y}`);
+      const onto = target(each);
+      for (const wire of this.svg.querySelectorAll(".wire[data-wire]")) wire.classList.toggle("target", wire.getAttribute("data-wire") === onto);
+    };
+    const drop = (each) => {
+      removeEventListener("pointermove", move);
+      removeEventListener("pointerup", drop);
+      thread.remove();
+      for (const wire of this.svg.querySelectorAll(".wire.target")) wire.classList.remove("target");
+      const onto = this.wasDragged ? target(each) : null;
+      if (onto) this.actions.edit({ do: "connect", first: name, second: onto });
+    };
+    addEventListener("pointermove", move);
+    addEventListener("pointerup", drop);
+  }
+
   grab(event) {
     const element = event.target.closest(".tensor[data-tensor]");
     this.wasDragged = false;
+    const grip = event.target.closest(".grip[data-wire]");
+    if (grip && event.button === 0) {
+      event.preventDefault();
+      this.pull(event, grip);
+      return;
+    }
     if (!element || event.button !== 0) return;
     const start = [event.clientX, event.clientY];
     const scale = this.svg.getScreenCTM().a;

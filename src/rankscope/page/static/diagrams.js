@@ -33,7 +33,7 @@ const TOOLS = [
   ["undo", "Undo", "Ctrl+Z"], ["redo", "Redo", "Ctrl+Y"], ["tensor", "Add tensor", "T"],
   ["leg", "Add leg", "L"], ["connect", "Connect", "C"], ["barrier", "Barrier", "X"],
   ["contract", "Contract", "M"], ["delete", "Delete", "Del"], ["release", "Lay out again", "Shift+L"],
-  ["compare", "Compare with now", ""], ["clear", "Clear", ""],
+  ["compare", "Compare with now", ""], ["collapse", "Collapse repeats", ""], ["clear", "Clear", ""],
 ];
 
 function skeleton() {
@@ -68,7 +68,7 @@ function skeleton() {
       h("h2", {}, "Equations"), h("div", { id: "diagram-program", class: "code", tabindex: "0", role: "region", "aria-label": "Equations" }),
       h("h2", {}, "Export"), h("div", { class: "tools" }, formats),
       h("h2", {}, "PyTorch"), h("pre", { id: "diagram-code", class: "code", tabindex: "0", role: "region", "aria-label": "PyTorch code" }),
-      h("p", { class: "muted" }, "Keys: T tensor, L leg, C connect two wires' tensors, X barrier, M contract, Del delete, arrows walk, Shift+arrows move, Ctrl+Z undo.")));
+      h("p", { class: "muted" }, "Drag a leg onto another to connect them. Keys: T tensor, L leg, C connect two tensors, X barrier, M contract, Del delete, arrows walk, Shift+arrows move, Ctrl+Z undo.")));
 }
 
 // --- Edits: the latest of those that wait wins ----------------------------------------------------
@@ -119,6 +119,7 @@ async function command(name) {
   switch (name) {
     case "undo": case "redo": return taking(ask(`/diagrams/${name}`, {}));
     case "compare": return taking(ask("/diagrams/compare", { is_on: !view.compared }));
+    case "collapse": return taking(ask("/diagrams/collapse", { is_on: !view.is_collapsed }));
     case "tensor": return edit({ do: "add-tensor", legs: freshLegs(2) });
     case "leg": return selected[0] && edit({ do: "add-leg", tensor: selected[0] });
     case "delete":
@@ -174,6 +175,8 @@ function show(view) {
   byId("tool-undo").disabled = !view.can_undo;
   byId("tool-redo").disabled = !view.can_redo;
   byId("tool-compare").textContent = view.compared ? "Stop comparing" : "Compare with now";
+  byId("tool-collapse").textContent = view.is_collapsed ? "Show repeats" : "Collapse repeats";
+  if (view.is_collapsed && !view.runs.length && view.tensors.length) say("No four alike tensors follow each other.");
   for (const each of document.querySelectorAll("[data-template]")) {
     each.setAttribute("aria-pressed", String(each.dataset.template === view.template?.name));
   }

@@ -146,7 +146,7 @@ export function heatMap(root, view) {
 
 export function figureButtons(label, save) {
   const said = h("span", { class: "muted small", role: "status" });
-  return h("div", { class: "exports", role: "group", "aria-label": label }, [".svg", ".pdf", ".tikz"].map((ending) =>
+  return h("div", { class: "exports", role: "group", "aria-label": label }, h("span", { class: "muted small" }, "Figure"), " ", [".svg", ".pdf", ".tikz"].map((ending) =>
     h("button", {
       type: "button", class: "small", onclick: async () => {
         try {
