@@ -18,6 +18,8 @@ from tests.page.test_model_view import REQUEST, over, plan, until
 
 from rankscope.page.session import Session
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def llama(tmp_path: Path) -> Iterator[Served]:

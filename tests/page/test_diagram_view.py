@@ -16,6 +16,7 @@ from rankscope.drawing import View, keep_places, placed, render, to_svg
 from rankscope.errors import LayoutError, RankscopeError, RequestError
 from rankscope.page import diagram_view
 from rankscope.page.session import Session
+from rankscope.strict_json import Object, read_as
 
 
 @pytest.fixture
@@ -25,8 +26,12 @@ def session(tmp_path: Path) -> Iterator[Session]:
     made.close()
 
 
+EDIT_ENDPOINT = Object({"edit": diagram_view.EDIT})
+
+
 def edited(session: Session, **change: Any) -> Any:
-    return diagram_view.edit(session, {"edit": change})
+    body = read_as(EDIT_ENDPOINT, {"edit": change}, who="The request", error=RequestError)
+    return diagram_view.edit(session, body)
 
 
 def exported(session: Session, ending: str) -> bytes:
@@ -80,7 +85,7 @@ def test_an_einsum_becomes_a_picture_and_a_typo_a_position(session: Session) -> 
 def test_a_refused_edit_leaves_the_workspace_as_it_was(session: Session) -> None:
     before = edited(session, do="einsum", text="ij,jk->ik")
     for change, message in (
-        ({"do": "nonsense"}, "An edit has a word `do`"),
+        ({"do": "nonsense"}, "whose 'do' is one of clear, template"),
         ({"do": "connect", "first": "i"}, "second is missing"),
         ({"do": "connect", "first": "i", "second": "z"}, "There is no wire 'z'"),
         ({"do": "size", "name": "i", "size": 0}, "wanted an integer in 1"),
@@ -106,6 +111,20 @@ def test_undo_goes_back_to_nothing_and_redo_forward(session: Session) -> None:
         view = diagram_view.redo(session, {})
     assert view["tensors"] == last["tensors"]
     assert view["svg"] == last["svg"]
+
+
+def test_repeats_are_drawn_as_one_and_counted_as_all(session: Session) -> None:
+    whole = edited(session, do="template", name="tensor-train", settings={"order": "12"})
+    shorter: dict[str, Any] = diagram_view.collapse(session, {"is_on": True})
+    (run,) = shorter["runs"]
+    assert run["names"] == [f"G{place}" for place in range(2, 12)]
+    assert shorter["cost"] == whole["cost"]
+    assert shorter["tensors"] == whole["tensors"]
+    drawn = [str(view["svg"]).count('class="tensor ') for view in (whole, shorter)]
+    assert drawn == [12, 3]
+    ladder = edited(session, do="einsum", text="ab,bc,cd,ax,bx,cx->d")
+    assert ladder["runs"] == []
+    assert diagram_view.collapse(session, {"is_on": False})["is_collapsed"] is False
 
 
 def test_two_diagrams_are_compared(session: Session) -> None:

@@ -16,6 +16,8 @@ from rankscope.page.loss_work import scoring_of_table, sources
 from rankscope.page.session import Session
 from rankscope.progress import ignore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:

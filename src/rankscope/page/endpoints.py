@@ -68,6 +68,8 @@ class Endpoint:
         return "GET" if self.body is None else "POST"
 
 
+# What a download may be.
+FILES = ("application/pdf", "image/png", "image/svg+xml", "text/plain", "text/x-python")
 ERROR = {
     "type": "object",
     "required": ["error"],
@@ -105,7 +107,7 @@ def _operation(endpoint: Endpoint) -> dict[str, object]:
         "415": "The body is no JSON.",
         "500": "The server is at fault.",
     }
-    answer = {"application/json": {"schema": {"type": "object"}}, "application/octet-stream": {}}
+    answer = {"application/json": {"schema": {"type": "object"}}} | {name: {} for name in FILES}
     operation: dict[str, object] = {
         "summary": endpoint.summary,
         "operationId": endpoint.method.lower() + endpoint.path.replace("/", "-"),
