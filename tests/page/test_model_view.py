@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.page.conftest import Served, serve_in_thread
 from tests.page.small_models import save_llama
+from torch import nn
 
 from rankscope import extras
-from rankscope.page.model_view import ModelState
+from rankscope.compression.planning import DEFAULT_FORMATS, PlanSettings, list_candidates
+from rankscope.compression.scores import Weights
+from rankscope.factorize.formats.catalogue import STORED_FORMATS
+from rankscope.page.model_view import FORMATS, ModelState
+from rankscope.page.model_work import draw_layer
 from rankscope.page.session import Session
+from rankscope.progress import ignore
 
 REQUEST: dict[str, Any] = {
     "keep": 0.7,
@@ -188,6 +195,22 @@ def test_a_layer_has_spectra_a_diagram_in_each_form_and_code_that_runs(planned: 
         planned.ask("/layer", {**layer, "shape": [3], "format": None, "ranks": []})
     with pytest.raises(ValueError, match="There is no tensor"):
         planned.ask("/spectrum", {"name": "../../etc/passwd"})
+
+
+def test_convolutions_are_drawn_in_every_format_of_their_candidates() -> None:
+    assert FORMATS == DEFAULT_FORMATS
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(4, 6, 3), nn.Conv1d(8, 8, 3))
+    formats = tuple(STORED_FORMATS[name] for name in FORMATS)
+    table = list_candidates(model, PlanSettings(formats, Weights(), num_steps=3), ignore)
+    drawn = set()
+    for options in table.site_candidates:
+        for one in {each.format: each for each in options.candidates}.values():
+            layer = {"kind": options.site.kind, "shape": options.site.stored_shape}
+            answer = draw_layer({**layer, "format": one.format, "ranks": one.ranks}, ignore, None)
+            assert "<svg" in str(answer["svg"])
+            drawn.add(one.format)
+    assert drawn == {None, *FORMATS}
 
 
 @pytest.mark.parametrize(

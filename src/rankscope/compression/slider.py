@@ -39,7 +39,7 @@ def keep_slider(
     traitlets = package("traitlets", what="The keep slider", extra="notebook")
     check_budget(Budget(keep), has_example=False)
     chosen = tuple(formats or (STORED_FORMATS[name] for name in DEFAULT_FORMATS))
-    table = list_candidates(model, PlanSettings(chosen, Weights()), ignore)
+    table = list_candidates(model, PlanSettings(chosen, Weights(), skips_dear=not formats), ignore)
 
     class KeepSlider(anywidget.AnyWidget):  # type: ignore[name-defined, misc]
         _esm = (files("rankscope.compression") / "slider.js").read_text("utf-8")

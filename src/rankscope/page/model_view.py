@@ -35,6 +35,7 @@ from rankscope.strict_json import (
 WORK = "rankscope.page.model_work"
 SAVING, MEASURING = "saving", "measuring losses"
 SECONDS = 120.0  # that a request waits for a quick job, a worker that has to start included
+FORMATS = ("svd", "cp", "tucker", "tensor-train")  # those of the candidates
 MOST_PLANS = 1000  # that are kept: more than a slider has places
 ENDINGS = {".svg": "image/svg+xml", ".pdf": "application/pdf", ".tikz": "text/plain"}
 
@@ -367,7 +368,7 @@ REQUEST = Object(
 LAYER: dict[str, Reader[Any]] = {
     "kind": Text(),
     "shape": ListOf(Integer(1, 10**9), at_most=4),
-    "format": Optional(Choice(("svd", "tucker", "tensor-train"))),
+    "format": Optional(Choice(FORMATS)),
     "ranks": ListOf(Integer(1, 10**6), at_most=8),
 }
 ENDPOINTS = (

@@ -64,7 +64,8 @@ def plan_settings(opened: Model, scoring: Any) -> Any:
     from rankscope.factorize.formats.catalogue import STORED_FORMATS
 
     formats = tuple(STORED_FORMATS[name] for name in DEFAULT_FORMATS)
-    return PlanSettings(formats=formats, scoring=scoring, example=example_of(opened))
+    example = example_of(opened)
+    return PlanSettings(formats=formats, scoring=scoring, example=example, skips_dear=True)
 
 
 def described(opened: Model, path: Path, *, was_cached: bool) -> dict[str, object]:
@@ -286,7 +287,9 @@ def layer_diagram(
     if kind == "Embedding":
         return format.row_chain(weight, ranks)
     image = tuple(max(16, size) for size in kernel)
-    return format.chain(weight, ranks, Window(), image)
+    ones = (1,) * len(kernel)
+    window = Window(stride=ones, padding=(0,) * len(kernel), dilation=ones)
+    return format.chain(weight, ranks, window, image)
 
 
 @lru_cache(maxsize=256)
