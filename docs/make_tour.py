@@ -51,9 +51,10 @@ def main() -> None:
                 take()
                 pictures.append(picture(page))
                 write(pictures[-1], f"{name}-light")
-                page.emulate_media(color_scheme="dark")
-                write(picture(page), f"{name}-dark")
-                page.emulate_media(color_scheme="light")
+                if name == "1-ranks":
+                    page.emulate_media(color_scheme="dark")
+                    write(picture(page), f"{name}-dark")
+                    page.emulate_media(color_scheme="light")
                 print(name, flush=True)
     height = round(SHOWN * SIZE[1] / SIZE[0])
     frames = [one.resize((SHOWN, height), Image.Resampling.LANCZOS) for one in pictures]

@@ -77,7 +77,10 @@ def serve_in_thread(session: Session) -> Iterator[Served]:
     listening: socket.socket = bound_socket(0)
     port = listening.getsockname()[1]
     config = uvicorn.Config(
-        make_app(session, port), log_level="critical", timeout_graceful_shutdown=1
+        make_app(session, port),
+        log_level="critical",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=120,  # a busy machine may stand still between two requests
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

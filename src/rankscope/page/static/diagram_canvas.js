@@ -161,7 +161,8 @@ export class Canvas {
     this.wasDragged = false;
     const grip = event.target.closest(".grip[data-wire]");
     if (grip && event.button === 0) {
-      event.preventDefault();
+      event.preventDefault();  // or the drag would select text
+      this.root.focus({ preventScroll: true });
       this.pull(event, grip);
       return;
     }
