@@ -254,7 +254,8 @@ def test_the_command_is_copied_and_the_theme_is_switched_and_kept(
     page: Page, transformer: Audit, tmp_path: Path
 ) -> None:
     opened(page, transformer, tmp_path)
-    button = page.get_by_role("button", name="Copy the command").first
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    button = page.locator("button.copy").first
     button.click()
     expect(button).to_have_text(re.compile("Copied|Selected"))
     colors = [background(page)]
