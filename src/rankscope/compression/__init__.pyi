@@ -4,10 +4,14 @@ from .applying import Compressed as Compressed
 from .applying import apply_plan as apply_plan
 from .calibration import Activations as Activations
 from .calibration import RecurrentLayers as RecurrentLayers
+from .candidate_file import read_table as read_table
+from .candidate_file import write_table as write_table
 from .candidates import CandidateGenerator as CandidateGenerator
 from .candidates import error_curve as error_curve
 from .candidates import ladder_of_ranks as ladder_of_ranks
 from .candidates import quantization_error as quantization_error
+from .choosing import CandidateTable as CandidateTable
+from .choosing import TableSolver as TableSolver
 from .compressing import CompressionReport as CompressionReport
 from .compressing import compress as compress
 from .compressing import count_parameters as count_parameters
@@ -35,7 +39,9 @@ from .plan import Row as Row
 from .plan import SavedPlan as SavedPlan
 from .plan import Unit as Unit
 from .plan import read_plan as read_plan
+from .planning import PlanSettings as PlanSettings
 from .planning import Tolerance as Tolerance
+from .planning import list_candidates as list_candidates
 from .planning import plan_compression as plan_compression
 from .recovering import RepairRun as RepairRun
 from .recovering import TokenModel as TokenModel
@@ -57,6 +63,7 @@ from .sites import Site as Site
 from .sites import Uncompressed as Uncompressed
 from .sites import read_sites as read_sites
 from .slider import keep_slider as keep_slider
+from .solver import GreedyLadder as GreedyLadder
 from .solver import Option as Option
 from .solver import choose as choose
 from .solver import choose_greedily as choose_greedily
