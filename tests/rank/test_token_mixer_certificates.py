@@ -10,8 +10,10 @@ import pytest
 from rankscope.cli.main import main
 from rankscope.rank import (
     Partition,
+    PolynomialMixer,
     PolynomialNetwork,
     PolynomialTransformer,
+    ProductNetwork,
     Recurrence,
     measure_rank,
     write_certificate,
@@ -26,6 +28,13 @@ NETWORKS: list[PolynomialNetwork] = [
     Recurrence(kind="selective", depth=1, width=2, num_tokens=4),
     Recurrence(kind="delta", depth=1, width=2, num_tokens=4, has_input_rate=True),
     Recurrence(kind="decay", depth=2, width=2, num_tokens=4),
+    Recurrence(kind="dense", depth=2, width=2, num_tokens=4),
+    Recurrence(kind="diagonal", depth=1, width=2, num_tokens=4),
+    PolynomialTransformer(
+        depth=1, width=4, heads=2, latent=2, query_latent=2, has_positions=True, num_tokens=4
+    ),
+    PolynomialMixer(num_tokens=4, input_size=1, width=2, token_hidden=2, channel_hidden=2, depth=1),
+    ProductNetwork(num_inputs=4, degree=2, depth=2),
 ]
 # Verifies, and then says whether the fast evaluation was ever loaded.
 VERIFY = """

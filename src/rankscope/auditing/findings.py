@@ -363,10 +363,10 @@ def _grouped_keys(configuration: Configuration) -> Iterator[Finding]:
     if not configuration.has_shared_keys or size >= configuration.width:
         return
     who = f"{configuration.heads} heads share {configuration.key_value_heads} keys and values"
-    through = "key_value_heads x head_size"
+    through, options = "key_value_heads x head_size", "--heads 4 --kv-heads 2"
     if configuration.latent:
         who = f"{configuration.heads} heads read keys and values from {size:,} latent numbers"
-        through = "the latent"
+        through, options = "the latent", "--heads 2 --latent 2"
     share = configuration.visible_share
     yield Finding(
         id="latent-keys" if configuration.latent else "grouped-keys",
@@ -376,14 +376,13 @@ def _grouped_keys(configuration: Configuration) -> Iterator[Finding]:
         value=size,
         threshold=configuration.width,
         saving=None,
-        reason=f"Keys and values of a block pass through {through} numbers per token; queries and "
-        f"outputs are not affected. They see {100 * share:.3g} % at most of the linear forms of "
-        "the tokens' Gram matrix, through which attention without softmax knows other tokens. "
-        "Measured with a mask at width 4: 2 of 4 groups keep 102 of 255, one of 2 groups 253 of "
-        f"400, a latent of half the width 178 of 400. {CAVEAT}",
+        reason=f"Keys and values of a block pass through {size:,} numbers per token ({through}); "
+        f"queries and outputs are not affected. They see {100 * share:.3g} % at most of the linear "
+        "forms of the tokens' Gram matrix, through which attention without softmax knows other "
+        "tokens. Measured with a mask at width 4: 2 of 4 groups keep 102 of 255, one of 2 groups "
+        f"253 of 400, a latent of half the width 178 of 400. {CAVEAT}",
         reference=SHARED_KEYS_REFERENCE,
-        command="rankscope bounds polynomial-transformer --depth 2 --width 4 --heads 4 "
-        "--kv-heads 2 --tokens 8",
+        command=f"rankscope bounds polynomial-transformer --depth 2 --width 4 {options} --tokens 8",
     )
 
 

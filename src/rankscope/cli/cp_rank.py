@@ -1,5 +1,6 @@
 """`rankscope cp-rank`: how many outer products add up to a tensor in a file."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +10,14 @@ from rankscope.cli import console
 from rankscope.cli.options import Json
 from rankscope.errors import RequestError
 from rankscope.files import require_writable
+from rankscope.progress import Progress, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
+
+    from rankscope.factorize.cp_fit import CPFit
 
 _LARGEST = 2**22  # entries; fits of larger tensors take hours
 
@@ -34,12 +40,14 @@ def run(
     from rankscope.factorize.rank_interval import cp_rank
 
     tensor = _read(file, name)
-    interval = cp_rank(tensor)
-    record = interval.to_dict()
-    if output is not None:
-        curve = cp_error_curve(tensor, interval)
-        draw_error_curve(curve, output)
-        record = {**curve.to_dict(), "output": str(output)}
+    with console.reporting("cp-rank") as report:
+        after_start = _starts_counted(report)
+        interval = cp_rank(tensor, report=after_start)
+        record = interval.to_dict()
+        if output is not None:
+            curve = cp_error_curve(tensor, interval, report=after_start)
+            draw_error_curve(curve, output)
+            record = {**curve.to_dict(), "output": str(output)}
     if as_json:
         shape = list(tensor.shape)
         console.print_json({"file": str(file), "name": name, "shape": shape, **record})
@@ -47,6 +55,21 @@ def run(
     print(interval)
     if output is not None:
         print(output)
+
+
+def _starts_counted(report: Report) -> "Callable[[CPFit], None]":
+    """A callback of fits that says how many starts a number of components has had."""
+    from rankscope.factorize.cp_fit import DEFAULT_FIT
+
+    done: Counter[int] = Counter()
+
+    def after_start(fit: "CPFit") -> None:
+        size = fit.num_components
+        done[size] += 1
+        what = f"{size} components, relative error {fit.relative_error:.1e}"
+        report(Progress(what, done[size], max(done[size], DEFAULT_FIT.num_restarts + 1)))
+
+    return after_start
 
 
 def _read(file: Path, name: str | None) -> "Tensor":
