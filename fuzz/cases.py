@@ -1,11 +1,14 @@
 """Inputs of every kind: files that commands open, einsum strings, and options of all commands."""
 
+import contextlib
 import io
 import json
 import random
 import string
+import tempfile
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -14,6 +17,7 @@ from safetensors.torch import save as save_safetensors
 
 from fuzz.case import Case
 from fuzz.damage import HUGE, ODD_NUMBERS, ODD_TEXTS, damaged_bytes, damaged_document
+from fuzz.page_requests import draw_request
 from fuzz.pickles import torch_file
 from fuzz.seeds import CERTIFICATES, seed
 
@@ -26,7 +30,7 @@ def case_of(seed_number: int, number: int) -> Case:
     draw = random.Random(name)
     make = draw.choices(list(KINDS), list(KINDS.values()))[0]
     words, files = make(draw)
-    if draw.random() < 0.3 and words[0] not in ("code", "draw"):
+    if draw.random() < 0.3 and words[0] not in ("code", "draw", "request"):
         words.append("--json")
     return Case(name, tuple(words), files)
 
@@ -159,6 +163,78 @@ def _tables(draw: random.Random) -> Drawn:
     return [*words, *(("-o", "o.npz") if draw.random() < 0.3 else ())], {name: data}
 
 
+def _npy(draw: random.Random) -> bytes:
+    file = io.BytesIO()
+    shape = draw.choice(((2, 2, 2), (2, 3, 2), (2, 2), (1,), (0, 2, 2), ()))
+    numpy.save(file, numpy.ones(shape, draw.choice(("float32", "float64", "int64", "complex64"))))
+    return damaged_bytes(file.getvalue(), draw) if draw.random() < 0.8 else file.getvalue()
+
+
+def _tensors(draw: random.Random) -> Drawn:
+    """One tensor whose CP rank is asked for, and two files of weights to be compared."""
+    if draw.random() < 0.5:
+        name, make = draw.choice((("t.npy", _npy), ("t.safetensors", _safetensors)))
+        return ["cp-rank", name], {name: make(draw)}
+    return ["diff", "a.safetensors", "b.safetensors"], {
+        "a.safetensors": _safetensors(draw),
+        "b.safetensors": save_safetensors(
+            {"fc.weight": torch.ones(3, 4), "fc.bias": torch.ones(4)}
+        ),
+    }
+
+
+@cache
+def _runtime_files() -> dict[str, bytes]:
+    """A sound GGUF file and a sound ONNX file, where their packages are installed."""
+    held = {"w.gguf": b"GGUF\x03\0\0\0", "w.onnx": b"\x08\x08\x12\0"}
+    with contextlib.suppress(ImportError):
+        import gguf
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/w.gguf"
+            writer = gguf.GGUFWriter(path, "llama")
+            writer.add_tensor("blk.0.attn_q.weight", numpy.ones((4, 8), "float32"))
+            writer.add_tensor("output.weight", numpy.ones((6, 4), "float16"))
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            held["w.gguf"] = Path(path).read_bytes()
+    with contextlib.suppress(ImportError):
+        from onnx import helper, numpy_helper
+
+        weight = numpy_helper.from_array(numpy.ones((3, 4), "float32"), "fc.weight")
+        graph = helper.make_graph([], "g", [], [], initializer=[weight])
+        held["w.onnx"] = helper.make_model(graph).SerializeToString()
+    return held
+
+
+def _runtime(draw: random.Random) -> Drawn:
+    name, data = draw.choice(list(_runtime_files().items()))
+    return ["audit", name], {name: damaged_bytes(data, draw)}
+
+
+_CAMPAIGN = b"""[[experiments]]
+name = "tt-digits"
+only = ["nothing"]
+[[experiments]]
+name = "degree-budget"
+hours = 2
+seeds = 1
+"""
+_PROMPTS = b"one two three\nfour\n"
+
+
+def _lists(draw: random.Random) -> Drawn:
+    """Campaigns, which are only shown, and what models are evaluated on."""
+    if draw.random() < 0.6:
+        words = ["experiment", "campaign", "c.toml", "-o", "out", "--show"]
+        return words, {"c.toml": damaged_bytes(_CAMPAIGN, draw)}
+    if draw.random() < 0.5:
+        return ["evaluate", "digits", "--data", "d.npz"], {"d.npz": _npz(draw)}
+    return ["evaluate", "digits", "--text", "t.txt"], {"t.txt": damaged_bytes(_PROMPTS, draw)}
+
+
 # --- Certificates, plans and diagrams -------------------------------------------------------------
 
 
@@ -266,6 +342,9 @@ _STARTS = {
     ),
     "verify": ("verify absent.json",),
     "sparsify": ("sparsify c.json",),
+    "cp-rank": ("cp-rank c.json",),
+    "diff": ("diff c.json c.json", "diff digits digits"),
+    "evaluate": ("evaluate c.json", "evaluate digits"),
     "entanglement": ("entanglement c.json",),
     "draw": ("draw cp -o x.svg", "draw multi-head -o x.tikz"),
     "cost": ("cost multi-head", "cost cp", "cost tensor-train", "cost attention"),
@@ -320,6 +399,10 @@ KINDS: dict[Callable[[random.Random], Drawn], int] = {
     _samples: 1,
     _shards: 1,
     _tables: 2,
+    _tensors: 2,
+    _runtime: 2,
+    _lists: 1,
+    draw_request: 4,
     _certificate: 2,
     _plan: 1,
     _diagram: 3,

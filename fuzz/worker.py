@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 from fuzz.case import Case
 from fuzz.cases import case_of
+from fuzz.page_requests import Page
 
 SECONDS = 20.0  # of processor time, for one case
 MEMORY = 1_500_000_000  # bytes above what the process has once everything is loaded
@@ -43,11 +45,13 @@ class Judge:
 
     def __init__(self) -> None:
         self._forbidden: list[str] = []
+        self._page = Page()
+        self._of_page: set[threading.Thread] = set()  # they talk to the workers of the page
         sys.addaudithook(self._watch)
         signal.signal(signal.SIGPROF, self._ring)
 
     def _watch(self, event: str, _: tuple[Any, ...]) -> None:
-        if event in _FORBIDDEN:
+        if event in _FORBIDDEN and threading.current_thread() not in self._of_page:
             self._forbidden.append(event)
 
     @staticmethod
@@ -56,6 +60,8 @@ class Judge:
 
     def complaint(self, case: Case) -> str:
         """What is wrong with how a command took its input."""
+        if case.words[0] == "request":
+            return self._answer(case)
         with _folder(case.files) as before:
             self._forbidden.clear()
             exit_code, out, error = run_case(case.words)
@@ -63,6 +69,22 @@ class Judge:
         return _wrong(case, (exit_code, out, error), before, after) or (
             f"the input brought about {self._forbidden[0]}" if self._forbidden else ""
         )
+
+    def _answer(self, case: Case) -> str:
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        try:
+            return self._page.complaint(case.words, case.files.get("body.json"))
+        except OutOfTimeError:
+            return f"took more than {SECONDS:g} s in {_innermost()}"
+        except BaseException:  # noqa: BLE001 - whatever it is, it is reported
+            return f"raised {traceback.format_exc(limit=-3)}"
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            self._of_page = {*threading.enumerate()} - {threading.main_thread()}
+
+    def close(self) -> None:
+        """End what the page has started."""
+        self._page.close()
 
 
 def run_case(words: tuple[str, ...]) -> tuple[int | str, str, str]:
@@ -189,6 +211,7 @@ def work(seed: int) -> None:
         complaint = judge.complaint(case)
         answers.write(json.dumps([complaint, case.to_json() if complaint else ""]) + "\n")
         answers.flush()
+    judge.close()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
 """How commands end: before work that cannot be kept, when nobody reads, and on Ctrl-C."""
 
+import io
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from rankscope.cli.main import main
+from rankscope.cli.main import COMMANDS, main
 
 COMMAND = [
     sys.executable,
@@ -90,3 +92,73 @@ def test_an_interrupt_ends_with_130_and_one_line(delay: float) -> None:
     assert process.returncode == 130, error
     assert error.decode().startswith("rankscope: interrupted")
     assert error.count(b"\n") == 1
+
+
+PRODUCT = "ij,jk->ik --size i=2 --size j=3 --size k=2"
+# One quick request of every command; each of them prints something.
+REQUESTS = {
+    "audit": "digits",
+    "bounds": "shallow --order 4 --size 2 --channels 2",
+    "certify": "digits --data digits --samples 2 --steps 1",
+    "code": PRODUCT,
+    "compress": "digits --dry-run",
+    "cost": PRODUCT,
+    "cp-rank": "tensor.npy",
+    "cut": f"{PRODUCT} --left i --right k",
+    "diff": "first.safetensors second.safetensors",
+    "draw": "cp -o cp.svg",
+    "entanglement": "table.csv",
+    "evaluate": "digits --data digits --samples 2",
+    "experiment": "list",
+    "explain": "sawtooth",
+    "families": "",
+    "generalization": "digits --data digits --samples 4 --jacobians 0",
+    "models": "",
+    "open": "digits --no-browser --port 0",
+    "plan": "--params 1e7",
+    "rank": "shallow --order 4 --size 2 --channels 2",
+    "sparsify": "edges.txt --depth 3",
+    "verify": "certificate.json",
+}
+
+
+class Closing(io.StringIO):
+    """Standard output that ends the command when it is first written to."""
+
+    def __init__(self, reason: type[BaseException]) -> None:
+        super().__init__()
+        self.reason = reason
+
+    def write(self, text: str) -> int:
+        del text
+        raise self.reason
+
+
+@pytest.fixture
+def inputs() -> None:
+    """The files that the requests name."""
+    numpy.save("tensor.npy", numpy.ones((2, 2, 2)))
+    for name in ("first", "second"):
+        save_file({"fc.weight": torch.randn(4, 4)}, f"{name}.safetensors")
+    Path("table.csv").write_text("a,b,c\n1,2,0\n2,1,1\n3,5,0\n4,4,1\n")
+    Path("edges.txt").write_text("0 1\n1 2\n2 3\n0 3\n")
+    assert main(["rank", *REQUESTS["rank"].split(), "--certificate", "certificate.json"]) == 0
+
+
+def test_every_command_has_a_request() -> None:
+    assert set(REQUESTS) == {*COMMANDS, "experiment"}
+
+
+@pytest.mark.usefixtures("inputs")
+@pytest.mark.parametrize("command", sorted(REQUESTS))
+def test_every_command_ends_quietly_when_nobody_reads_and_with_one_line_when_interrupted(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [command, *REQUESTS[command].split()]
+    capsys.readouterr()
+    ends = [(BrokenPipeError, 141, ""), (KeyboardInterrupt, 130, "rankscope: interrupted\n")]
+    for reason, code, said in ends:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", Closing(reason))
+            found = main(words)
+        assert (found, capsys.readouterr().err) == (code, said)

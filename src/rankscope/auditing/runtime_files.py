@@ -90,7 +90,8 @@ class OnnxFile(TensorSource):
             graph = self._onnx.load(str(path), load_external_data=False).graph
         except Exception as error:
             raise ModelFileError(f"{path} is no sound ONNX file: {_reason(error)}") from error
-        self._tensors: dict[str, Any] = {held.name: held for held in graph.initializer}
+        self._path = path
+        self._tensors: dict[str, Any] = {_name(held.name): held for held in graph.initializer}
         outside = [name for name, held in self._tensors.items() if held.data_location == 1]
         if outside or not self._tensors:
             raise ModelFileError(
@@ -110,8 +111,18 @@ class OnnxFile(TensorSource):
         """One tensor; see the base class."""
         import torch
 
-        array = self._onnx.numpy_helper.to_array(self._tensors[name])
-        return torch.from_numpy(array.copy())
+        try:
+            array = self._onnx.numpy_helper.to_array(self._tensors[name])
+            return torch.from_numpy(array.copy())
+        except Exception as error:
+            raise ModelFileError(
+                f"{self._path}: tensor {ascii(name)[:80]} cannot be read: {_reason(error)}"
+            ) from error
+
+
+def _name(held: str | bytes) -> str:
+    """What is no text arrives as bytes."""
+    return held if isinstance(held, str) else held.decode("utf-8", "replace")
 
 
 def _dtype_name(tensor: Any) -> str:

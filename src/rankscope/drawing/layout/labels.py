@@ -84,7 +84,8 @@ class Page:
                 (right, top, right, bottom),
             ):
                 self._borders.add(border, border)
-        points = [point for route in self.routes for point in spaced_points(route.line, SPACING)]
+        self._spaced = {route.line: spaced_points(route.line, SPACING) for route in self.routes}
+        points = [point for route in self.routes for point in self._spaced[route.line]]
         ink = numpy.array(points, dtype=numpy.float64).reshape(-1, 2)
         self._ink_across, self._ink_down = ink[ink[:, 0].argsort()].T
 
@@ -116,7 +117,8 @@ class Page:
         """Visible runs of a route: split at corners, at borders, and under shapes."""
         lines = [route.line] if route.is_curve else [*segments(route.line)]
         for line in lines:
-            visible = [(point, self._zone(point)) for point in spaced_points(line, SPACING)]
+            points = self._spaced.get(tuple(line)) or spaced_points(line, SPACING)
+            visible = [(point, self._zone(point)) for point in points]
             for _, group in groupby(visible, key=lambda seen: seen[1]):
                 run = [point for point, zone in group if zone is not None]
                 if len(run) > 2:
@@ -124,7 +126,7 @@ class Page:
 
     def _zone(self, point: Point) -> tuple[bool, ...] | None:
         """Which frames a point is in; None if a shape hides it."""
-        if self._is_hidden(point):
+        if not self._solids.is_free(point) and self._is_hidden(point):
             return None
         return tuple([frame.covers(point) for frame in self.frames])
 

@@ -55,6 +55,10 @@ class Buckets(Generic[Thing]):
             if left <= other[2] and other[0] <= right and top <= other[3] and other[1] <= bottom:
                 yield other, thing
 
+    def is_free(self, point: Point) -> bool:
+        """Whether nothing is in the cell of a point: a quick answer, as for most of them."""
+        return (int(point[0] // CELL), int(point[1] // CELL)) not in self._cells
+
     def _places(self, cells: Sequence[tuple[int, int]]) -> Sequence[int]:
         if len(cells) == 1:
             return self._cells.get(cells[0], ())
