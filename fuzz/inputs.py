@@ -1,6 +1,7 @@
 """The campaign of damaged inputs: workers are fed, and replaced when they hang or die."""
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -69,6 +70,8 @@ class _Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the worker stops
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fuzz.worker", str(seed)],
+            # Threads of the page must not take address space, which is what is limited.
+            env={**os.environ, "MALLOC_ARENA_MAX": "2"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

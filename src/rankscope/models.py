@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from rankscope.errors import ImportPathError, RequestError
+from rankscope.errors import ImportPathError, RequestError, printable
 from rankscope.extras import call_factory, is_module
 from rankscope.files import is_file, is_folder
 from rankscope.networks.catalogue import BUILT_IN, BuiltIn, build, build_trained
@@ -339,7 +339,7 @@ def _open_word(word: str, given: _Given) -> Model:
     near = get_close_matches(word, catalogue(), n=3)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
     raise RequestError(
-        f"There is no model {word!r}.{hint} `rankscope models` lists the names; an einsum has "
+        f"There is no model '{printable(word)}'.{hint} `rankscope models` lists the names; an einsum has "
         "commas or an arrow, a factory is package.module:factory, and no file or folder has that "
         "name."
     )

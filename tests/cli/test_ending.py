@@ -159,6 +159,9 @@ def test_every_command_ends_quietly_when_nobody_reads_and_with_one_line_when_int
     ends = [(BrokenPipeError, 141, ""), (KeyboardInterrupt, 130, "rankscope: interrupted\n")]
     for reason, code, said in ends:
         with monkeypatch.context() as patched:
-            patched.setattr(sys, "stdout", Closing(reason))
+            closing = Closing(reason)
+            patched.setattr(sys, "stdout", closing)
             found = main(words)
+            if sys.stdout is not closing:
+                sys.stdout.close()  # what the rest of the output was to go to
         assert (found, capsys.readouterr().err) == (code, said)

@@ -39,9 +39,9 @@ def run(
     require_writable(output, is_folder=True)
     session = Session(model, output)
     make_app(session, port)  # refuses here what is not installed
-    listening = bound_socket(port)
-    where = address(session, listening)
-    print(where, flush=True)
-    if not no_browser:
-        webbrowser.open(where)
-    serve(session, listening)
+    with bound_socket(port) as listening:
+        where = address(session, listening)
+        print(where, flush=True)
+        if not no_browser:
+            webbrowser.open(where)
+        serve(session, listening)
