@@ -339,9 +339,9 @@ def _open_word(word: str, given: _Given) -> Model:
     near = get_close_matches(word, catalogue(), n=3)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
     raise RequestError(
-        f"There is no model '{printable(word)}'.{hint} `rankscope models` lists the names; an einsum has "
-        "commas or an arrow, a factory is package.module:factory, and no file or folder has that "
-        "name."
+        f"There is no model '{printable(word)}'.{hint} `rankscope models` lists the names; an "
+        "einsum has commas or an arrow, a factory is package.module:factory, and no file or folder "
+        "has that name."
     )
 
 
