@@ -165,3 +165,25 @@ def test_every_command_ends_quietly_when_nobody_reads_and_with_one_line_when_int
             if sys.stdout is not closing:
                 sys.stdout.close()  # what the rest of the output was to go to
         assert (found, capsys.readouterr().err) == (code, said)
+
+
+def test_an_interrupt_waits_while_a_compiler_calls_back(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is raised there would be printed, and the compiler would fail instead."""
+    reached = []
+
+    def _raw_object_cache_notify() -> None:
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the end")
+
+    def run(_: list[str]) -> None:
+        _raw_object_cache_notify()
+        time.sleep(20)
+
+    monkeypatch.setattr("rankscope.cli.main._run_application", run)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert main(["models"]) == 130
+    assert reached == ["the end"]
+    assert capsys.readouterr().err == "rankscope: interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -7,12 +7,15 @@ standard output is one document, also on errors.
 
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -118,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_debugging = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:
-        result = _run_application(arguments)
+        with _interrupts_outside_of_callbacks():
+            result = _run_application(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         console.discard_output()
@@ -135,6 +139,33 @@ def main(argv: Sequence[str] | None = None) -> int:
             "interrupted" + ("; the same command goes on from its checkpoint." * kept)
         )
     return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _interrupts_outside_of_callbacks() -> Iterator[None]:
+    """Let Ctrl-C wait while LLVM calls Python back: what is raised there is printed and lost."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or (
+        threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code.co_name in _CALLED_BACK:
+            threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+_CALLED_BACK = ("_raw_object_cache_notify", "_raw_object_cache_getbuffer")  # of llvmlite
 
 
 @cache
