@@ -308,12 +308,10 @@ class _Run:
         scores = "".join(f", {name} {value:.4g}" for name, value in known.items())
         loss = f"loss {at.loss_sum / at.epoch_samples:.4g}{scores}"
         if limit is not None:
-            return Progress(
-                f"{loss}, epoch {at.epoch + 1}", min(int(at.seconds), int(limit)), int(limit)
-            )
-        return Progress(
-            f"{loss}, epoch {at.epoch + 1} of {self.recipe.epochs}", at.batch, num_batches
-        )
+            done = min(int(at.seconds), int(limit))
+            return Progress(f"epoch {at.epoch + 1}, {loss}", done, int(limit))
+        what = f"epoch {at.epoch + 1} of {self.recipe.epochs}, {loss}"
+        return Progress(what, at.batch, num_batches)
 
     def step(self, batch: Batch) -> None:
         at = self.position

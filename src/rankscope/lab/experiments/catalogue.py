@@ -77,7 +77,7 @@ _EXPERIMENTS = (
         "stories260k-compression",
         "decoder_compression",
         "stories260k: perplexity at shares of the 226,560 parameters in blocks' matrices",
-        20,
+        23,
         has_quick=False,
         needs="stories260k (llama2.c) and Multi30k",
     ),
