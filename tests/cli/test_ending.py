@@ -167,18 +167,21 @@ def test_every_command_ends_quietly_when_nobody_reads_and_with_one_line_when_int
         assert (found, capsys.readouterr().err) == (code, said)
 
 
-def test_an_interrupt_waits_while_a_compiler_calls_back(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["_raw_object_cache_notify", "__del__"])
+def test_an_interrupt_waits_while_a_compiler_calls_back_or_an_object_dies(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is raised there would be printed, and the compiler would fail instead."""
+    """What is raised there would be printed and lost."""
     reached = []
 
-    def _raw_object_cache_notify() -> None:
+    def end() -> None:
         signal.raise_signal(signal.SIGINT)
         reached.append("the end")
 
+    end.__code__ = end.__code__.replace(co_name=name)
+
     def run(_: list[str]) -> None:
-        _raw_object_cache_notify()
+        end()
         time.sleep(20)
 
     monkeypatch.setattr("rankscope.cli.main._run_application", run)

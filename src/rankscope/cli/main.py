@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _interrupts_outside_of_callbacks() -> Iterator[None]:
-    """Let Ctrl-C wait while LLVM calls Python back: what is raised there is printed and lost."""
+    """Let Ctrl-C wait while LLVM calls back or an object dies: what is raised there is lost."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or (
         threading.current_thread() is not threading.main_thread()
     ):
@@ -165,7 +165,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-_CALLED_BACK = ("_raw_object_cache_notify", "_raw_object_cache_getbuffer")  # of llvmlite
+_CALLED_BACK = ("__del__", "_raw_object_cache_notify", "_raw_object_cache_getbuffer")  # of llvmlite
 
 
 @cache
