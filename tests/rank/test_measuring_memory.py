@@ -136,4 +136,4 @@ def test_every_family_has_an_estimate(network: PolynomialNetwork) -> None:
     with pytest.raises(BudgetError, match=f"Measuring {network.family} on a first sample of"):
         measure_rank(network, Partition.interleaved(4), MeasureOptions(max_seconds=1e-9))
     with pytest.raises(MeasurementError, match="max_seconds must be above 0, got -1"):
-        MeasureOptions(max_seconds=-1)
+        MeasureOptions(max_seconds=-1.0)

@@ -109,3 +109,13 @@ def test_a_changed_byte_gives_arrays_or_a_refusal(
     except ModelFileError:
         return
     assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+
+
+def test_a_header_of_python_2_is_read_without_a_word(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    path = tmp_path / "old.npy"
+    numpy.save(path, numpy.arange(4.0).reshape(2, 2))
+    path.write_bytes(path.read_bytes().replace(b"(2, 2), }  ", b"(2L, 2L), }"))
+    assert NumpyFile(path).read("").tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert not recwarn.list

@@ -6,6 +6,7 @@ before they are read. Arrays of Python objects, which only a pickle can hold, ar
 
 import io
 import math
+import warnings
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -145,7 +146,9 @@ def _read_header(data: bytes, start: int, size: int, *, who: str) -> _Header:
             if version == (1, 0)
             else numpy_format.read_array_header_2_0
         )
-        shape, is_fortran, dtype = read(file)
+        with warnings.catch_warnings():  # headers of Python 2 are read like others
+            warnings.simplefilter("ignore")
+            shape, is_fortran, dtype = read(file)
     except Exception as error:
         # Numpy reads the header as an expression: damage raises errors of its parser, too.
         raise ModelFileError(
