@@ -20,7 +20,7 @@ demo: $(INSTALLED)
 # which are about integers and have no shapes.
 UNCHECKED := $(patsubst %,tests/%.py,\
     $(addprefix compression/test_,compressing exporting folding hugging_face recovering usage) \
-    $(addprefix factorize/test_,hyperdeterminant interval layer_attention layer_contract \
+    $(addprefix factorize/test_,format_contract hyperdeterminant interval layer_attention layer_contract \
         layer_convolution layer_embedding layer_recurrent layer_tunable_attention) \
     $(addprefix generalize/test_,activations arora compressed_network figures layer_trace \
         measured_search rank_search spectral tracking) \

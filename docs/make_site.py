@@ -26,7 +26,9 @@ PACKAGES = (
     "rankscope.rank",
     "rankscope.diagrams",
     "rankscope.diagrams.editing",
+    "rankscope.diagrams.running",
     "rankscope.drawing",
+    "rankscope.drawing.layout",
     "rankscope.auditing",
     "rankscope.compression",
     "rankscope.factorize",
@@ -37,6 +39,7 @@ PACKAGES = (
     "rankscope.lab.constructions",
     "rankscope.lab.data",
     "rankscope.lab.experiments",
+    "rankscope.page",
     "rankscope.tensor_files",
 )
 # Files at the top that pages speak of.

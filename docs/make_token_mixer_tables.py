@@ -20,8 +20,8 @@ from rankscope.rank.networks.recurrence import Kind, Recurrence
 
 PAGE = Path(__file__).parent / "token_mixers.md"
 PRIME = 16777213
-LARGEST = 1024
-LARGE = 6500  # points of the large rows
+LARGEST = 8192
+LARGE = 16_500  # points of the large rows, above all their bounds
 
 
 @dataclass(frozen=True)

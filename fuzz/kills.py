@@ -207,9 +207,10 @@ def _load(base: Path) -> None:
 def _start(command: LongCommand, folder: Path, output: Path) -> int:
     """The number of a new process that runs a command."""
     child = os.fork()
+    # Both set the group: a child killed at once has none yet, and one that starts may be first.
+    os.setpgid(child, child)
     if child:
         return child
-    os.setsid()
     os.chdir(folder)
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(descriptor, 1)

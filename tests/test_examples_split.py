@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.networks.llama import LlamaSizes
+from rankscope.networks import LlamaSizes
 
 ROOT = Path(__file__).parents[1]
 

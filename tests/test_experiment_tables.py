@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.lab.experiments.catalogue import find_experiment
-from rankscope.lab.experiments.running import RunOptions, run_experiment
+from rankscope.lab.experiments import RunOptions, find_experiment, run_experiment
 
 DOCS = Path(__file__).parents[1] / "docs"
 specification = importlib.util.spec_from_file_location(

@@ -12,13 +12,12 @@ from torch import nn
 
 import rankscope
 from rankscope.cli.main import COMMANDS, main
-from rankscope.diagrams.families.catalogue import FAMILIES, build_family
-from rankscope.diagrams.serialization import to_dict
+from rankscope.diagrams import to_dict
+from rankscope.diagrams.families import FAMILIES, build_family
 from rankscope.errors import ImportPathError, ModelFileError, RankscopeError, RequestError
 from rankscope.models import catalogue, open_model
-from rankscope.networks.catalogue import BUILT_IN
-from rankscope.rank import TensorTrain
-from rankscope.rank.networks.catalogue import CATALOGUE, known_options, read_settings
+from rankscope.networks import BUILT_IN
+from rankscope.rank import CATALOGUE, TensorTrain, known_options, read_settings
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 16}
 

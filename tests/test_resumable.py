@@ -20,17 +20,19 @@ from torch import nn
 
 import rankscope.compression.training.loop as loop
 from rankscope.cli.main import main
-from rankscope.compression.repair import fit_stages
-from rankscope.compression.saving import save
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe, fit_stages, save
 from rankscope.errors import CheckpointError, OutputError
-from rankscope.lab.experiments.experiment import KEPT, Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.running import RunOptions, run_experiment
-from rankscope.networks.batches import TensorData
-from rankscope.rank.measured import MeasureOptions
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.catalogue import build
-from rankscope.rank.partition import Partition
+from rankscope.lab.experiments import (
+    KEPT,
+    Entry,
+    Experiment,
+    Row,
+    RunContext,
+    RunOptions,
+    run_experiment,
+)
+from rankscope.networks import TensorData
+from rankscope.rank import MeasureOptions, Partition, build, measure_rank
 from rankscope.resumable import ResumableFolder, require_same
 from rankscope.workers import Workers
 

@@ -1,8 +1,6 @@
 """The documentation site: built without the network, and every link of it leads somewhere."""
 
 import importlib.util
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +46,7 @@ class Page(HTMLParser):
 @pytest.mark.slow
 def test_the_site_is_whole_and_needs_no_network(tmp_path: Path) -> None:
     folder = tmp_path / "site"
-    subprocess.run([sys.executable, ROOT / "docs" / "make_site.py", folder], check=True)
+    script().main(folder)
     pages = {path.resolve(): Page(path) for path in folder.rglob("*.html")}
     broken = []
     for path, page in pages.items():

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rankscope.lab.experiments.catalogue import TOPICS, find_topic
+from rankscope.lab.experiments import TOPICS, find_topic
 
 DOCS = Path(__file__).parents[1] / "docs"
 specification = importlib.util.spec_from_file_location("make_topics", DOCS / "make_topics.py")
@@ -16,9 +16,12 @@ making = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(making)
 
 
+DRAWN = ("softmax", "layer-normalization", "attention-lookup", "skip-connections")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOPICS)
-def test_a_page_is_what_its_topic_shows(name: str) -> None:
+def test_a_page_is_what_its_topic_shows(name: str, tmp_path: Path) -> None:
     topic = find_topic(name)
     result = topic.run()
     committed = (DOCS / "topics" / f"{name}.md").read_text(encoding="utf-8")
@@ -29,6 +32,12 @@ def test_a_page_is_what_its_topic_shows(name: str) -> None:
     for picture in result.pictures:
         root = ElementTree.parse(DOCS / "topics" / f"{name}-{picture}.svg").getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    if name in DRAWN:
+        paths = topic.draw(result, tmp_path / "new" / "folder")
+        assert set(paths) == set(result.pictures)
+        for picture, path in paths.items():
+            assert path.name == f"{name}-{picture}.svg"
+            assert path.stat().st_size > 500
 
 
 def test_there_is_no_page_without_a_topic() -> None:

@@ -13,7 +13,7 @@ all (`save_folder`). Code in a folder is never run. Needs the extra `hf`.
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,8 +28,9 @@ from rankscope.compression.saving import check_outputs, check_read_back, finite_
 from rankscope.errors import ModelFileError, RankscopeError, RequestError
 from rankscope.extras import transformers as _load_transformers
 from rankscope.factorize.linear import FactorizedLinear
-from rankscope.files import folder_beside, plain_file
+from rankscope.files import folder_beside, is_file, plain_file
 from rankscope.strict_json import Numbers, read_document
+from rankscope.tensor_files.sources import TensorSource
 
 _load_transformers()  # first of all: it says which extra is missing
 import transformers  # noqa: E402
@@ -53,6 +54,9 @@ __all__ = [
 CONFIG = "config.json"
 SEQUENCES, TOKENS, BATCH = 64, 128, 8  # of calibration text, at most
 _SHOWN = 4  # names in a message, at most
+_SAFE = ("model.safetensors", "model.safetensors.index.json")
+_ADAPTER = "adapter_config.json"
+_OFFLINE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 # What goes along with a model into the folder of its compressed form.
 _BESIDE = (
@@ -92,24 +96,50 @@ def load_folder(folder: Path | str) -> nn.Module:
     folder = Path(folder)
     document = read_document(folder / CONFIG, numbers=Numbers.ANY)
     model_class = _model_class(folder, document)
+    _require_own_weights(folder, document)
+    tensors = open_model(folder).tensors  # refuses unsafe files, before transformers opens any
     with _quiet(), _one_line(folder):
-        model, info = model_class.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
-        )
+        if tensors is None or any(is_file(folder / name) for name in _SAFE):
+            model, info = model_class.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, **_OFFLINE
+            )
+        else:
+            model, info = _from_tensors(folder, model_class, tensors)
     missing = sorted(info["missing_keys"])
     if missing:
         raise ModelFileError(
             f"{folder} lacks {len(missing)} of the tensors of {model_class.__name__}, such as "
             f"{', '.join(missing[:_SHOWN])}; it would start with random numbers there."
         )
-    _require_fractions(folder, model)
+    _require_fractions(folder, model, tensors)
     loaded: nn.Module = model.eval()
     return loaded
 
 
-def _require_fractions(folder: Path, model: nn.Module) -> None:
+def _require_own_weights(folder: Path, document: dict[str, Any]) -> None:
+    """Refuse what would make transformers open other files than those that are checked here."""
+    if "transformers_weights" in document:
+        raise ModelFileError(f"{folder}: {CONFIG} names weights by transformers_weights.")
+    if is_file(folder / _ADAPTER):
+        raise ModelFileError(
+            f"{folder} holds {_ADAPTER}: an adapter of another model; merge it into that model."
+        )
+
+
+def _from_tensors(folder: Path, model_class: Any, tensors: TensorSource) -> Any:
+    """A model of weights in pickles, which our reader interprets: torch.load is never called."""
+    config = transformers.AutoConfig.from_pretrained(folder, **_OFFLINE)
+    if model_class is transformers.AutoModel:
+        with torch.device("meta"):
+            model_class = type(model_class.from_config(config))
+    state = {entry.name: tensors.read(entry.name) for entry in tensors.entries}
+    return model_class.from_pretrained(
+        None, config=config, state_dict=state, output_loading_info=True
+    )
+
+
+def _require_fractions(folder: Path, model: nn.Module, tensors: TensorSource | None) -> None:
     """Refuse integers where fractions belong; transformers would take them for fractions."""
-    tensors = open_model(folder).tensors
     held = {} if tensors is None else {entry.name: entry.dtype for entry in tensors.entries}
     for name, value in model.state_dict().items():
         found = held.get(name, "float")
@@ -189,7 +219,7 @@ def read_tokens(
         ModelFileError: if the tokenizer or the text cannot be read.
         RequestError: if the text has no tokens, or some that the model has no vector for.
     """
-    numbers = read_numbers(folder, text, model)
+    numbers = read_numbers(folder, text, model, first=sequences * length)
     config: Any = model.config
     places = getattr(config.get_text_config(), "max_position_embeddings", None)
     length = min(length, len(numbers), *(() if not places else (places,)))
@@ -200,19 +230,29 @@ def read_tokens(
     return batches
 
 
-def read_numbers(folder: Path | str, text: Path | str, model: nn.Module) -> Tensor:
-    """The numbers of all tokens of a text, (count,), at least one.
+def read_numbers(
+    folder: Path | str,
+    text: Path | str,
+    model: nn.Module,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+) -> Tensor:
+    """The numbers of the tokens of a text, (count,), at least one.
 
     Args:
         folder: with the tokenizer.
         text: a file in UTF-8.
         model: that will be run on them.
+        first: only so many at its beginning; the rest is not cut, which takes a tokenizer more
+            memory than many models.
+        last: only so many at its end.
 
     Raises:
         ModelFileError: if the tokenizer or the text cannot be read.
         RequestError: if the text has no tokens, or some that the model has no vector for.
     """
-    numbers = torch.tensor(_numbers(Path(folder), Path(text)), dtype=torch.long)
+    numbers = torch.tensor(_numbers(Path(folder), Path(text), first, last), dtype=torch.long)
     if not len(numbers):
         raise RequestError(f"--text: {str(text)!r} has 0 tokens; give a text with some.")
     config: Any = model.config
@@ -225,7 +265,7 @@ def read_numbers(folder: Path | str, text: Path | str, model: nn.Module) -> Tens
     return numbers
 
 
-def _numbers(folder: Path, text: Path) -> list[int]:
+def _numbers(folder: Path, text: Path, first: int | None, last: int | None) -> list[int]:
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise ModelFileError(
             f"{folder} has no tokenizer: wanted one of {', '.join(_TOKENIZERS)} to cut the text."
@@ -237,11 +277,43 @@ def _numbers(folder: Path, text: Path) -> list[int]:
     except UnicodeDecodeError as error:
         raise ModelFileError(f"{text} is no text in UTF-8: {error.reason}.") from error
     with _quiet(), _one_line(folder):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        numbers: list[int] = tokenizer(words, add_special_tokens=False)["input_ids"]
-    return numbers
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_OFFLINE)
+
+        def cut(part: str) -> list[int]:
+            numbers: list[int] = tokenizer(part, add_special_tokens=False)["input_ids"]
+            return numbers
+
+        if first is not None:
+            return _first_tokens(cut, words, first)
+        return cut(words) if last is None else _last_tokens(cut, words, last)
+
+
+_LETTERS = 8  # of the text are taken for each token that is wanted, then twice as many
+_BEYOND = 64  # tokens that are cut and not used: those at a break may differ
+
+
+def _first_tokens(cut: Callable[[str], list[int]], words: str, count: int) -> list[int]:
+    """The first tokens of a text; it is broken at the end of a line, behind more than are used."""
+    letters = _LETTERS * (count + _BEYOND)
+    while letters < len(words):
+        end = words.rfind("\n", 0, letters) + 1 or letters
+        numbers = cut(words[:end])
+        if len(numbers) >= count + _BEYOND:
+            return numbers[:count]
+        letters *= 2
+    return cut(words)[:count]
+
+
+def _last_tokens(cut: Callable[[str], list[int]], words: str, count: int) -> list[int]:
+    """The last tokens of a text, broken likewise."""
+    letters = _LETTERS * (count + _BEYOND)
+    while letters < len(words):
+        start = words.find("\n", len(words) - letters) + 1 or len(words) - letters
+        numbers = cut(words[start:])
+        if len(numbers) >= count + _BEYOND:
+            return numbers[-count:]
+        letters *= 2
+    return cut(words)[-count:]
 
 
 # --- Compressed models into folders ---------------------------------------------------------------

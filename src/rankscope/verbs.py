@@ -8,6 +8,7 @@ from rankscope.models import Model, open_model
 from rankscope.progress import Report, ignore
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from rankscope.auditing.auditor import Audit
@@ -67,6 +68,7 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
     method: "Method | None" = None,
     attack: "Attack | None" = None,
     pixels: tuple[float, float] | None = (0.0, 1.0),
+    dtype: "torch.dtype | None" = None,
     samples: int | None = None,
     report: Report = ignore,
 ) -> "Certification":
@@ -83,6 +85,8 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
         method: of the proof; None for Lipschitz constants.
         attack: that tries to refute it; None for APGD.
         pixels: smallest and largest value of an entry; None if there is no limit.
+        dtype: in which the model is certified, attacked and to be run; it is converted before, and
+            so are the samples. None for the model's own.
         samples: only the first so many; None for all.
         report: called with the progress.
 
@@ -100,7 +104,7 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
         RequestError: if the model or the data are not of a usable kind.
         DataError: if weights or a data set are not there.
         RobustnessError: if the attack breaks a sample that is certified; or if numbers in the
-            model or its outputs are not finite, or labels, inputs or radii do not fit.
+            model or its outputs are not finite, or labels, inputs, radii or dtype do not fit.
         UnsupportedModuleError: if the method does not know an operation of the model.
     """
     from rankscope.robust.certification import certify
@@ -117,6 +121,7 @@ def certify_robustness(  # noqa: PLR0913 - the parts of a certification, all by 
         method=method,
         attack=attack,
         pixels=pixels,
+        dtype=dtype,
         report=report,
     )
 
@@ -150,13 +155,14 @@ def bound_generalization(
     """
     from rankscope.generalize.analysis import analyse
     from rankscope.generalize.sample import Sample, require_margin
+    from rankscope.robust.running_floats import in_floats
 
     require_margin(margin)
     opened = open_model(model)
     opened.require_for("generalization")
     labelled = _labelled_samples(opened, data, samples, part="train")
-    sample = Sample(labelled.inputs, labelled.labels)
-    network = _classifier(opened, labelled)
+    network, inputs = in_floats(_classifier(opened, labelled), labelled.inputs)
+    sample = Sample(inputs, labelled.labels)
     return analyse(network, sample, margin, options=options, report=report)
 
 

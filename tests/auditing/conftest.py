@@ -6,11 +6,16 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from rankscope.auditing.auditor import Audit
-from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.findings import Finding, Severity
-from rankscope.auditing.spectra import Spectrum
-from rankscope.auditing.tensors import MatrixRow, TensorRow
+from rankscope.auditing import (
+    Audit,
+    Configuration,
+    Finding,
+    MatrixRow,
+    Parameters,
+    Severity,
+    Spectrum,
+    TensorRow,
+)
 
 WIDTH, HEADS, HEAD_SIZE, VOCABULARY = 48, 4, 12, 160
 

@@ -9,8 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import rankscope
-from rankscope.auditing.auditor import audit
-from rankscope.auditing.families.catalogue import expected_tensors
+from rankscope.auditing import audit, expected_tensors
 from rankscope.errors import ConfigurationError, ModelFileError
 
 GPT2: dict[str, object] = {

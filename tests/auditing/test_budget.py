@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.depth_width_law import Budget, Embedding
+from rankscope.auditing import Budget, Embedding
 from rankscope.errors import PlanError
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from rankscope.auditing.families.catalogue import expected_tensors
-from rankscope.auditing.findings import contradictions
+from rankscope.auditing import contradictions, expected_tensors
 
 DOCUMENT: dict[str, object] = {
     "model_type": "bert",

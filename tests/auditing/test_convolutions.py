@@ -6,13 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.auditing.spectra import (
-    Geometry,
-    convolution_spectrum,
-    depthwise,
-    geometries,
-    image_side,
-)
+from rankscope.auditing import Geometry, convolution_spectrum, geometries
+from rankscope.auditing.spectra import depthwise, image_side
 from rankscope.errors import MatrixError
 
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}

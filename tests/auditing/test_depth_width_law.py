@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.depth_width_law import LEVINE, LawDepth, parameters_in_blocks
+from rankscope.auditing import LEVINE, Configuration, LawDepth, Parameters, parameters_in_blocks
 from rankscope.errors import PlanError
 
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.weights import fingerprint
+from rankscope.auditing import fingerprint
 
 
 @settings(deadline=None)

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from rankscope.auditing.embedded import EMBEDDED_MODELS, embedded_model
 from rankscope.errors import RequestError
-from rankscope.networks.catalogue import build, build_trained
-from rankscope.networks.image import DigitsNetwork
-from rankscope.networks.language import from_gpt2
+from rankscope.networks import DigitsNetwork, build, build_trained, from_gpt2
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,7 +1,6 @@
 import pytest
 
-from rankscope.auditing.configuration import Configuration
-from rankscope.auditing.families.tensor_list import Fields, read_sizes
+from rankscope.auditing import Configuration, Fields, read_sizes
 from rankscope.errors import ConfigurationError
 
 SIZES: dict[str, object] = {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.auditing.families.catalogue import expected_tensors, read_configuration
+from rankscope.auditing import expected_tensors, read_configuration
 
 
 def document(

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.auditing.families.catalogue import FAMILIES, find_family
+from rankscope.auditing import FAMILIES, find_family
 from rankscope.errors import ConfigurationError
 
 BERT = ("hidden_size", "num_attention_heads", "type_vocab_size", "num_hidden_layers")

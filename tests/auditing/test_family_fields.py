@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from rankscope.auditing.families.tensor_list import Fields
+from rankscope.auditing import Fields
 from rankscope.errors import ConfigurationError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankscope.auditing.families.catalogue import expected_tensors, read_configuration
+from rankscope.auditing import expected_tensors, read_configuration
 
 
 def sizes(width: int, depth: int, heads: int, inner: int, vocabulary: int) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankscope.auditing.families.catalogue import read_configuration
+from rankscope.auditing import read_configuration
 from rankscope.errors import ConfigurationError
 
 SIZES: dict[str, object] = {

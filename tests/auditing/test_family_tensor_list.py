@@ -1,6 +1,5 @@
+from rankscope.auditing import ExpectedTensor, Part
 from rankscope.auditing.families.tensor_list import (
-    ExpectedTensor,
-    Part,
     count_beyond_width,
     count_parameters,
     linear,

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.packing import Packing, packing_of
+from rankscope.auditing import Configuration, Packing, Parameters, packing_of
 
 
 def shape_of(heads: int, keys: int, size: int, family: str = "any") -> Configuration:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankscope.auditing.tensors import layer_of, part_of
+from rankscope.auditing import layer_of, part_of
 
 NAMES = {
     "embeddings.word_embeddings.weight": ("embedding", None),

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.depth_width_law import LEVINE
-from rankscope.auditing.shape_plan import plan
+from rankscope.auditing import LEVINE, Configuration, Parameters, plan
 from rankscope.errors import PlanError
 
 

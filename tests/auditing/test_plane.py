@@ -12,11 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.depth_width_law import LEVINE
-from rankscope.auditing.plan_picture import _figure, draw_plan, plane_of_plan
-from rankscope.auditing.plane import PlacedModel, place_model, to_svg
-from rankscope.auditing.shape_plan import Plan, plan
+from rankscope.auditing import (
+    LEVINE,
+    Configuration,
+    Parameters,
+    PlacedModel,
+    Plan,
+    draw_plan,
+    place_model,
+    plan,
+    plane_of_plan,
+)
+from rankscope.auditing.plan_picture import _figure
+from rankscope.auditing.plane import to_svg
 from rankscope.errors import MissingExtraError, OutputError
 
 PAGE, FILE = (520.0, 320.0), (560.0, 470.0)

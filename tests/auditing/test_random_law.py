@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.spectra import RandomLaw
+from rankscope.auditing import RandomLaw
 
 SIZES = st.integers(1, 500)
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.spectra import RandomLaw, random_quantiles, random_sizes
-from rankscope.auditing.tensors import MatrixRow
+from rankscope.auditing import MatrixRow, RandomLaw, random_quantiles, random_sizes
 
 
 @settings(deadline=None)

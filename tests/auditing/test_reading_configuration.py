@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.families.catalogue import read_configuration
+from rankscope.auditing import read_configuration
 from rankscope.errors import ConfigurationError, ModelFileError
 from rankscope.strict_json import parse_document
 

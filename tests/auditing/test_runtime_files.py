@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rankscope import audit
-from rankscope.auditing.weight_files import open_model
+from rankscope.auditing import open_model
 from rankscope.errors import MissingExtraError, ModelFileError
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.configuration import Regime, Shape
+from rankscope.auditing import Regime, Shape
 from rankscope.rank import AttentionSizes, counting_upper_bound, published_lower_bound
 
 

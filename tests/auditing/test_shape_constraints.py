@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.shape_plan import ShapeConstraints
+from rankscope.auditing import ShapeConstraints
 from rankscope.errors import PlanError
 
 

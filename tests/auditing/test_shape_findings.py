@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.findings import Finding, Severity, shape_findings
+from rankscope.auditing import Configuration, Finding, Parameters, Severity, shape_findings
 from rankscope.cli.main import COMMANDS
 
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.spectra import Triangle, computation_error, matrix_spectrum, working_memory
+from rankscope.auditing import matrix_spectrum
+from rankscope.auditing.spectra import Triangle, computation_error, working_memory
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 SIZES = st.integers(1, 30)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rankscope.auditing.weight_files import open_model
+from rankscope.auditing import open_model
 from rankscope.errors import ModelFileError
 from rankscope.tensor_files import TensorSource
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rankscope.auditing.weight_files import Shards
+from rankscope.auditing import Shards
 from rankscope.errors import ModelFileError
 from rankscope.tensor_files import SafetensorsFile, TorchFile
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.auditing.state_dicts import StateDict
+from rankscope.auditing import StateDict
 from rankscope.errors import ModelFileError
 from rankscope.tensor_files import TensorEntry
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.spectra import NUM_SHOWN, Spectrum, matrix_spectrum
-from rankscope.auditing.tensors import MatrixRow
+from rankscope.auditing import MatrixRow, Spectrum, matrix_spectrum
+from rankscope.auditing.spectra import NUM_SHOWN
 
 VALUES = st.lists(st.floats(0, 1e3, allow_subnormal=False), min_size=1, max_size=12)
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.configuration import Parameters
-from rankscope.auditing.findings import Finding, factored_saving, weight_findings
-from rankscope.auditing.tensors import MatrixRow, TensorRow
+from rankscope.auditing import Finding, MatrixRow, Parameters, TensorRow, weight_findings
+from rankscope.auditing.findings import factored_saving
 
 FLAT = MatrixRow(
     name="",

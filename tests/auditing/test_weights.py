@@ -8,12 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.auditing.configuration import Configuration, Parameters
-from rankscope.auditing.spectra import geometries
-from rankscope.auditing.state_dicts import StateDict
-from rankscope.auditing.tensors import TensorRow
-from rankscope.auditing.weight_files import open_model
-from rankscope.auditing.weights import WeightOptions, audit_weights
+from rankscope.auditing import (
+    Configuration,
+    Parameters,
+    StateDict,
+    TensorRow,
+    WeightOptions,
+    audit_weights,
+    geometries,
+    open_model,
+)
 from rankscope.errors import SizeError
 from rankscope.progress import Progress
 

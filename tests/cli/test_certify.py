@@ -2,22 +2,28 @@
 
 import json
 import re
+import shlex
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.cli.conftest import answer_of, refusal_of
 
 from rankscope.cli.main import main
 from rankscope.errors import OutputError, RequestError
 from rankscope.extras import transformers as load_transformers
 from rankscope.models import open_model
+from rankscope.networks import (
+    DataSet,
+    LabelledSamples,
+    Normalization,
+    TensorData,
+    build,
+    read_labelled,
+)
 from rankscope.networks import samples as training_samples
-from rankscope.networks.batches import Normalization, TensorData
-from rankscope.networks.catalogue import build
-from rankscope.networks.datasets import DataSet
-from rankscope.networks.samples import LabelledSamples, read_labelled
 from rankscope.verbs import certify_robustness
 
 FACTORY = """
@@ -27,6 +33,18 @@ from torch import nn
 def network():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def offset():
+    # Both signs of x - 1/2, by way of 65536: float32 rounds x to multiples of 1/128.
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2))
+    weights = [[[1.0]], [65536.0], [[1.0], [-1.0]], [-65536.5, 65536.5]]
+    with torch.no_grad():
+        for parameter, values in zip(model.parameters(), weights, strict=True):
+            parameter.copy_(torch.tensor(values))
+    return model
+
+def double():
+    return offset().double()
 """
 
 
@@ -49,17 +67,7 @@ def labelled(tmp_path: Path) -> str:
     return str(tmp_path / "samples.safetensors")
 
 
-def answer(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]:
-    code = main(["certify", *command, "--json"])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    document: dict[str, Any] = json.loads(captured.out)
-    return document
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    assert main(["certify", *command]) == 2
-    return capsys.readouterr().err
+answer, refusal = partial(answer_of, "certify"), partial(refusal_of, "certify")
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
@@ -157,6 +165,7 @@ def test_a_folder_holds_the_data_set_of_a_built_in_network(tmp_path: Path) -> No
         (("--pixels", "0"), "--pixels takes two numbers like 0,1, or any; got '0'"),
         (("--pixels", "1,0"), "a smaller and a larger number, got '1,0'"),
         (("--pixels", "0.5,0.6"), "Inputs must lie within 0.5 to 0.6"),
+        (("--dtype", "float8"), "--dtype takes one of float32, float64, .*, got 'float8'"),
     ],
 )
 def test_wrong_options_are_refused(
@@ -177,6 +186,38 @@ def test_data_that_do_not_fit_are_refused(
     save_file({"inputs": torch.rand(2, 6)}, tmp_path / "half.safetensors")
     message = refusal(capsys, factory, "--data", str(tmp_path / "half.safetensors"))
     assert "must hold 'inputs' and integer 'labels', got inputs (torch.float32)" in message
+
+
+def test_what_rounding_costs_is_said_with_the_command_that_gets_it_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str
+) -> None:
+    model, data = factory.replace("network", "offset"), str(tmp_path / "one.safetensors")
+    save_file({"inputs": torch.tensor([[0.43]]), "labels": torch.tensor([1])}, data)
+    words = [model, "--data", data, "--radius", "0.066094007", "--steps", "1"]
+    assert main(["certify", *words]) == 0
+    *_, advice, command = capsys.readouterr().out.splitlines()
+    assert "keeps 100.00% of the samples from a certificate at radius 0.06609;" in advice
+    assert shlex.split(command) == ["$", "rankscope", "certify", *words, "--dtype", "float64"]
+    found = answer(capsys, *shlex.split(command)[3:])
+    assert found["arithmetic"] == "float64"
+    assert found["radii"][0]["certified"] == found["radii"][0]["attacked"] == 1
+    # Nothing to say where nothing is lost.
+    assert main(shlex.split(command)[2:]) == 0
+    assert "as it runs in float64" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_file_keeps_its_digits_for_a_model_that_has_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str
+) -> None:
+    """Just below 1/2, where the label changes; rounded to float32 it would be 1/2."""
+    model, data = factory.replace("network", "double"), str(tmp_path / "one.safetensors")
+    inputs = torch.tensor([[0.5 - 1e-9]], dtype=torch.float64)
+    save_file({"inputs": inputs, "labels": torch.tensor([1])}, data)
+    found = answer(capsys, model, "--data", data, "--radius", "5e-10", "--radius", "2e-9")
+    assert (found["clean"], found["arithmetic"]) == (1, "float64")
+    assert [row["certified"] for row in found["radii"]] == [1, 0]
+    found = answer(capsys, model, "--data", data, "--radius", "0", "--dtype", "float32")
+    assert (found["clean"], found["arithmetic"]) == (0, "float32")
 
 
 def test_limits_can_be_given_up(

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.diagrams.families.catalogue import build_family
-from rankscope.diagrams.serialization import to_dict
+from rankscope.diagrams import to_dict
+from rankscope.diagrams.families import build_family
 
 
 def document(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:

@@ -1,16 +1,17 @@
 """`rankscope compress` from the command line."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.cli.conftest import answer_of, refusal_of
 from torch import nn
 
 from rankscope.cli.main import main
-from rankscope.compression.saving import load
+from rankscope.compression import load
 
 FACTORY = """
 import torch
@@ -32,17 +33,7 @@ def factory(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def answer(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]:
-    code = main(["compress", *command, "--json"])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    document: dict[str, Any] = json.loads(captured.out)
-    return document
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    assert main(["compress", *command]) == 2
-    return capsys.readouterr().err
+answer, refusal = partial(answer_of, "compress"), partial(refusal_of, "compress")
 
 
 def test_a_dry_run_prints_what_machines_read(capsys: pytest.CaptureFixture[str]) -> None:

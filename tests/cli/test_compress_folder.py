@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.cli.conftest import refusal_of
 
 from rankscope.cli.main import main
 from rankscope.extras import transformers as load_transformers
@@ -44,11 +45,8 @@ def text(tmp_path: Path) -> Path:
 
 def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, *command: str) -> str:
     """The one line of an error, after which nothing has been written."""
-    assert main(["compress", *command, "-o", str(tmp_path / "out")]) == 2
-    captured = capsys.readouterr()
-    assert not captured.out
+    line = refusal_of("compress", capsys, *command, "-o", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-    (line,) = captured.err.strip().splitlines()
     return line
 
 
@@ -150,3 +148,29 @@ def test_damaged_folders_are_refused(
     save_file(held | {name: held[name].to(torch.int8)}, integers / shard, {"format": "pt"})
     line = refusal(capsys, tmp_path, str(integers), "--text", str(text))
     assert f"{name} holds int8, wanted fractions" in line
+
+
+@pytest.mark.parametrize("separator", [" ", "\n", 6 * " ", 30 * " "])
+def test_the_first_and_last_tokens_are_those_of_the_whole_text(
+    dense: Path, tmp_path: Path, separator: str
+) -> None:
+    from rankscope.hf import load_folder, read_numbers
+
+    text = tmp_path / "long.txt"
+    text.write_text(separator.join(f"w{number * number % 59}" for number in range(9000)))
+    model = load_folder(dense)
+    every = read_numbers(dense, text, model)
+    for count in (1, 10, 500, 4000, 9000, 10_000):
+        assert torch.equal(read_numbers(dense, text, model, first=count), every[:count])
+        assert torch.equal(read_numbers(dense, text, model, last=count), every[-count:])
+
+
+def test_labels_beside_inputs_are_set_aside(tmp_path: Path) -> None:
+    """`evaluate` and `certify` take them from the same file."""
+    from rankscope.networks.samples import read_calibration
+
+    inputs, labels = torch.randn(5, 3), torch.arange(5)
+    save_file({"inputs": inputs, "labels": labels}, tmp_path / "both.safetensors")
+    (batch,) = read_calibration(str(tmp_path / "both.safetensors"), data_set=None)
+    assert isinstance(batch, torch.Tensor)
+    assert torch.equal(batch, inputs)

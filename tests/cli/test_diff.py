@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
+from tests.cli.conftest import refusal_of
 from torch import Tensor
 
 from rankscope.auditing import matrix_spectrum, rank_above_chance
@@ -54,12 +56,7 @@ def found(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    assert main(["diff", *command]) == 2
-    captured = capsys.readouterr()
-    assert not captured.out
-    (line,) = captured.err.strip().splitlines()
-    return line
+refusal = partial(refusal_of, "diff")
 
 
 @settings(max_examples=10, deadline=None)

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.cli.conftest import refusal_of
 
 from rankscope.cli.main import main
 from rankscope.extras import transformers as load_transformers
@@ -44,12 +46,7 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    assert main(["evaluate", *command]) == 2
-    captured = capsys.readouterr()
-    assert not captured.out
-    (line,) = captured.err.strip().splitlines()
-    return line
+refusal = partial(refusal_of, "evaluate")
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.lab.experiments.catalogue import EXPERIMENTS, find_experiment
+from rankscope.lab.experiments import EXPERIMENTS, find_experiment
 
 
 def test_the_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.main import main
-from rankscope.lab.experiments.catalogue import TOPICS, find_topic
+from rankscope.lab.experiments import TOPICS, find_topic
 
 
 def test_without_a_topic_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,13 @@
 """`rankscope generalization` from the command line."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.cli.conftest import answer_of, refusal_of
 
 from rankscope.cli.main import main
 
@@ -46,17 +47,7 @@ def labelled(tmp_path: Path) -> str:
     return write_samples(tmp_path / "samples.safetensors", torch.arange(8) % 3)
 
 
-def answer(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]:
-    code = main(["generalization", *command, "--json"])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    document: dict[str, Any] = json.loads(captured.out)
-    return document
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    assert main(["generalization", *command]) == 2
-    return capsys.readouterr().err
+answer, refusal = partial(answer_of, "generalization"), partial(refusal_of, "generalization")
 
 
 @pytest.mark.parametrize("search", ["direct", "paper", "measured"])

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
-from rankscope.compression.calibration import Activations
-from rankscope.compression.scores import ErrorNorm
+from rankscope.compression import Activations, ErrorNorm
 from rankscope.errors import CompressionError
 
 TINY = 1e-12  # a ridge far below the tolerances of the comparisons
@@ -168,3 +167,66 @@ def test_data_that_do_not_fit_are_refused() -> None:
 def test_a_ridge_that_makes_no_sense_is_refused(ridge: float) -> None:
     with pytest.raises(CompressionError, match=f"between 0 and 1, got {ridge}"):
         Activations([], ridge=ridge)
+
+
+class Row(nn.Module):
+    """Blocks that read their state twice, between an embedding and a head."""
+
+    def __init__(self, size: int = 24) -> None:
+        super().__init__()
+        self.start = nn.Linear(5, size)
+        self.blocks = nn.ModuleList(Twice(size) for _ in range(4))
+        self.head = nn.Linear(size, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        state: Tensor = self.start(inputs)
+        for block in self.blocks:
+            state = block(state)
+        outputs: Tensor = self.head(state) + self.head(state.tanh())
+        return outputs
+
+
+class Twice(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(size, size), nn.Linear(size, size)
+
+    def forward(self, state: Tensor) -> Tensor:
+        change: Tensor = self.one(state).tanh() * self.other(state)
+        return state + change
+
+
+def test_block_by_block_every_input_is_counted_as_in_one_run() -> None:
+    torch.manual_seed(0)
+    model = Row()
+    batches = [torch.randn(3, 5), torch.randn(2, 5)]
+    by_blocks = prepared(model, list(batches))
+    whole = Activations(iter(batches), ridge=TINY)  # can be run once only, so that it is
+    whole.prepare(model)
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    for name in names:
+        assert torch.equal(factor_of(by_blocks, name), factor_of(whole, name)), name
+    assert not any(part._forward_hooks for part in model.modules())
+
+
+def test_block_by_block_a_batch_that_does_not_fit_is_named() -> None:
+    with pytest.raises(CompressionError, match=r"batch 1 \(\(2, 4\)\) fails in start"):
+        prepared(Row(), [torch.randn(3, 5), torch.randn(2, 4)])
+
+
+def test_modules_that_read_the_same_input_share_its_factor() -> None:
+    scoring = prepared(Row(), [torch.randn(3, 5)], ridge=1e-6)
+    factors = [
+        factor_of(scoring, f"blocks.{n}.{which}") for n in (0, 1) for which in ("one", "other")
+    ]
+    assert factors[0] is factors[1]
+    assert factors[1] is not factors[2]
+
+
+def test_large_factors_are_kept_in_single_precision() -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(400, 300).double()
+    factor = factor_of(prepared(nn.Linear(300, 2).double(), [inputs], ridge=1e-6), "")
+    assert factor.dtype == torch.float32
+    moments = inputs.T @ inputs / len(inputs)
+    assert torch.dist(factor.double() @ factor.double().T, moments) < 1e-5 * moments.norm()

@@ -6,13 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.applying import blank
+from rankscope.compression import Row, blank, parts_of
 from rankscope.compression.candidates import factorize
-from rankscope.compression.plan import Row
-from rankscope.compression.sites import parts_of
 from rankscope.errors import LayerError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape
+from rankscope.factorize import FORMATS, WeightShape
 
 MODULES = {
     "linear": (nn.Linear(12, 8), ("weight",)),

@@ -9,13 +9,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.compression.candidate_file import read_table, write_table
-from rankscope.compression.choosing import CandidateTable, TableSolver
-from rankscope.compression.plan import Budget
-from rankscope.compression.planning import PlanSettings, list_candidates
-from rankscope.compression.scores import Weights
+from rankscope.compression import (
+    Budget,
+    CandidateTable,
+    PlanSettings,
+    TableSolver,
+    Weights,
+    list_candidates,
+    read_table,
+    write_table,
+)
 from rankscope.errors import ModelFileError
-from rankscope.factorize.formats.catalogue import STORED_FORMATS
+from rankscope.factorize import STORED_FORMATS
 from rankscope.progress import ignore
 
 

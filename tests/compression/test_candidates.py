@@ -6,20 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.candidates import (
+from rankscope.compression import (
+    Call,
     CandidateGenerator,
-    Task,
+    ErrorNorm,
+    Site,
     error_curve,
     ladder_of_ranks,
-    num_bytes,
     quantization_error,
+    read_sites,
+    relative_error,
 )
-from rankscope.compression.scores import ErrorNorm, relative_error
-from rankscope.compression.sites import Site, read_sites
-from rankscope.compression.usage import Call
-from rankscope.factorize.cores import CoreStore, quantize
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape
+from rankscope.compression.candidates import Task, num_bytes
+from rankscope.factorize import FORMATS, CoreStore, WeightShape, quantize
 
 
 def site_of(module: nn.Module) -> Site:

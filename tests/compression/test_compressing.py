@@ -8,14 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression.applying import Compressed, apply_plan
-from rankscope.compression.calibration import Activations
-from rankscope.compression.compressing import compress
-from rankscope.compression.plan import Budget, Unit
-from rankscope.compression.planning import plan_compression, state_bytes
+from rankscope.compression import (
+    Activations,
+    Budget,
+    Compressed,
+    Unit,
+    apply_plan,
+    compress,
+    plan_compression,
+    state_bytes,
+)
 from rankscope.errors import CompressionError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize import FORMATS, FactorizedLinear
 
 PLAIN = [FORMATS[name] for name in ("svd", "tucker", "tensor-train")]
 

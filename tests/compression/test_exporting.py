@@ -7,20 +7,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.compressing import compress
-from rankscope.compression.exporting import (
+from rankscope.compression import (
+    Batch,
     Exporter,
     OnnxExporter,
     TorchExporter,
-    arguments,
+    Unit,
+    compress,
     export,
-    tensors,
 )
-from rankscope.compression.plan import Unit
-from rankscope.compression.scores import Batch
+from rankscope.compression.exporting import arguments, tensors
 from rankscope.errors import CompressionError, MissingExtraError
-from rankscope.factorize.linear import FactorizedLinear
-from rankscope.factorize.paths import Path
+from rankscope.factorize import FactorizedLinear, Path
 
 
 class Images(nn.Module):
@@ -139,7 +137,7 @@ def test_a_file_that_is_not_smaller_is_not_written(tmp_path: FilePath) -> None:
 
 
 def test_a_path_that_rebuilds_would_have_been_exported_dense(tmp_path: FilePath) -> None:
-    from rankscope.factorize.formats.catalogue import FORMATS
+    from rankscope.factorize import FORMATS
 
     layer = FactorizedLinear.from_dense(nn.Linear(64, 64), FORMATS["svd"], (2,))
     layer.path = Path.REBUILT

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.repair import Distillation, Imitation, Labels, fine_tune
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Distillation, Imitation, Labels, Recipe, fine_tune
 from rankscope.errors import CompressionError
-from rankscope.networks.batches import Batch, TensorData
+from rankscope.networks import Batch, TensorData
 from rankscope.progress import Progress
 
 RECIPE = Recipe(epochs=3, batch_size=10, learning_rate=1e-2)

@@ -6,13 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression.compressing import compress
-from rankscope.compression.folding import fold_normalizations
+from rankscope.compression import compress, fold_normalizations
 from rankscope.errors import CompressionError
-from rankscope.factorize.convolution import FactorizedConv2d
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape
-from rankscope.networks.image import ResNet
+from rankscope.factorize import FORMATS, FactorizedConv2d, WeightShape
+from rankscope.networks import ResNet
 
 PLAIN = ("svd", "cp", "tucker", "tensor-train", "tensor-ring")
 
@@ -47,11 +44,11 @@ def test_a_factorized_convolution_takes_over_its_normalization(
 @pytest.mark.slow
 def test_a_whole_network_is_folded_dense_and_compressed() -> None:
     torch.manual_seed(0)
-    dense = scrambled(ResNet(20))
+    dense = scrambled(ResNet(8))
     images = torch.randn(2, 3, 16, 16, dtype=torch.float64)
     for model in (dense, compress(dense, 0.3).model.eval()):
         found = fold_normalizations(model, images)
-        assert len(found.folded) == 19
+        assert len(found.folded) == 7
         assert not found.left
         assert not any(isinstance(module, nn.BatchNorm2d) for module in found.model.modules())
         torch.testing.assert_close(found.model(images), model(images))

@@ -19,15 +19,10 @@ from rankscope.extras import transformers as load_transformers
 
 transformers = load_transformers()
 
-from rankscope.compression import Inputs, Text, compress, evaluate  # noqa: E402
+from rankscope.compression import Inputs, Row, Text, compress, evaluate, observe, read_sites  # noqa: E402
 from rankscope.compression.candidates import factorize  # noqa: E402
-from rankscope.compression.plan import Row  # noqa: E402
-from rankscope.compression.sites import read_sites  # noqa: E402
-from rankscope.compression.usage import observe  # noqa: E402
 from rankscope.errors import CompressionError, ModelFileError  # noqa: E402
-from rankscope.factorize.formats.catalogue import STORED_FORMATS  # noqa: E402
-from rankscope.factorize.formats.format import WeightShape  # noqa: E402
-from rankscope.factorize.linear import FactorizedLinear  # noqa: E402
+from rankscope.factorize import STORED_FORMATS, FactorizedLinear, WeightShape  # noqa: E402
 from rankscope.hf import load_folder, save_folder  # noqa: E402
 
 transformers.utils.logging.disable_progress_bar()
@@ -236,7 +231,7 @@ def test_quantized_cores_come_back(bits: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_uses_of_a_tied_table_are_counted_as_lookups_and_products() -> None:
     model = make("Llama")
-    small = compress(model, 0.6, example=example("Llama"))
+    small = compress(model, 0.6, example=example("Llama"), formats=[STORED_FORMATS["svd"]])
     (row,) = [row for row in small.plan.rows if row.name == "model.embed_tokens"]
     (table,) = [site for site in read_sites(model).sites if site.name == row.name]
     calls = observe(model, (table,), example("Llama")).calls[row.name]
@@ -290,6 +285,50 @@ def test_code_of_a_folder_is_never_run(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(document | own))
     with pytest.raises(ModelFileError, match="has no model 'OwnModel'; code that comes with"):
         load_folder(tmp_path)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_pickles_of_a_folder_are_interpreted_and_never_loaded(
+    is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dense = make("Llama") if is_named else make("Llama").model
+    assert isinstance(dense, transformers.PreTrainedModel)
+    document = dense.config.to_dict() | {"architectures": None}
+    if is_named:
+        document["architectures"] = ["LlamaForCausalLM"]
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    # torch.load would make these bytes before it looks at what they are for.
+    hidden = {"large": Reduced(bytearray, 3_000_000_000)}
+    torch.save(dense.state_dict() | hidden, tmp_path / "pytorch_model.bin")
+
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("torch.load was called")
+
+    monkeypatch.setattr(torch, "load", load)
+    assert difference(dense, load_folder(tmp_path), example("Llama")) == 0
+
+
+class Reduced:
+    """An object that a pickle makes by a call."""
+
+    def __init__(self, make: type, size: int) -> None:
+        self._call = (make, (size,))
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return self._call
+
+
+def test_weights_elsewhere_are_refused(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "folder")
+    folder = tmp_path / "folder"
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
+    with pytest.raises(ModelFileError, match=r"holds adapter_config\.json: an adapter of another"):
+        load_folder(folder)
+    document = json.loads((folder / "config.json").read_text())
+    document["transformers_weights"] = "adapter_model.bin"
+    (folder / "config.json").write_text(json.dumps(document))
+    with pytest.raises(ModelFileError, match="names weights by transformers_weights"):
+        load_folder(folder)
 
 
 def test_a_folder_that_is_written_again_is_never_a_mixture(tmp_path: Path) -> None:

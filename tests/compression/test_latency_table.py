@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.usage import measure_latency, repeat_batch
+from rankscope.compression import measure_latency
+from rankscope.compression.usage import repeat_batch
 from rankscope.errors import CompressionError
 
 

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rankscope.compression.compressing import compress
-from rankscope.compression.saving import load, save
+from rankscope.compression import compress, load, save
 from rankscope.errors import CompressionError, ModelFileError
 
 

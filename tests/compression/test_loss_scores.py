@@ -10,13 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression import Budget, Divergence, Loss, LossCurve, OutputError, compress
-from rankscope.compression.anchoring import Anchoring
-from rankscope.compression.chain import find_chain, output_tensor
-from rankscope.compression.planning import plan_compression
-from rankscope.compression.sites import read_sites
+from rankscope.compression import (
+    Anchoring,
+    Budget,
+    Divergence,
+    ErrorNorm,
+    Loss,
+    LossCurve,
+    RelativeSquaredError,
+    compress,
+    find_chain,
+    plan_compression,
+    read_sites,
+    whiten,
+)
+from rankscope.compression.chain import output_tensor
+from rankscope.compression.loss_scores import truncations
 from rankscope.errors import CompressionError
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize import FORMATS
 from rankscope.workers import Workers
 
 SVD = [FORMATS["svd"]]
@@ -112,8 +123,11 @@ def test_masked_classes_do_not_count() -> None:
 
 
 def test_the_output_error_is_relative() -> None:
-    assert OutputError().distance(torch.tensor([3.0, 4.0]), torch.tensor([3.0, 0.0])) == 16 / 9
-    assert OutputError().distance(torch.zeros(2), torch.zeros(2)) == 0.0
+    assert (
+        RelativeSquaredError().distance(torch.tensor([3.0, 4.0]), torch.tensor([3.0, 0.0]))
+        == 16 / 9
+    )
+    assert RelativeSquaredError().distance(torch.zeros(2), torch.zeros(2)) == 0.0
 
 
 # --- Runs from a kept state -----------------------------------------------------------------------
@@ -307,3 +321,35 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> Non
     changed = scoring.error_norm("head")
     assert changed is not None
     assert changed.score(0.5**0.5) != pytest.approx(7.0)
+
+
+@given(data=st.data(), sizes=st.tuples(*[st.integers(2, 6)] * 2), groups=st.integers(1, 2))
+def test_truncations_are_the_best_of_their_rank_in_the_norm_of_the_error(
+    data: st.DataObject, sizes: tuple[int, int], groups: int
+) -> None:
+    """Eckart & Young of D W L, for kernels, groups, tall and wide weights."""
+    out_size, in_size = sizes
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    kernel = data.draw(st.sampled_from([(1,), (3,)]))
+    layer = nn.Conv1d(groups * in_size, groups * out_size, kernel, groups=groups).double()
+    (site,) = read_sites(layer).sites
+    factor = random(groups, in_size, in_size).tril() + 3 * torch.eye(in_size).double()
+    rows = random(out_size).abs() + 0.5
+    norm = ErrorNorm(
+        factor=factor if data.draw(st.booleans()) else None,
+        rows=rows if data.draw(st.booleans()) else None,
+    )
+    whitened = whiten(site.weight, norm).flatten(2)
+    spectrum = torch.linalg.svdvals(whitened).square()
+    for squared_error, weight in truncations(site, norm, 3):
+        cut = whiten(weight, norm).flatten(2)
+        ranks = {int(torch.linalg.matrix_rank(group, rtol=1e-9)) for group in cut}
+        (rank,) = ranks
+        tail = spectrum[:, rank:].sum() / spectrum.sum()
+        error = (cut - whitened).square().sum() / whitened.square().sum()
+        torch.testing.assert_close(torch.tensor(squared_error).double(), tail)
+        torch.testing.assert_close(error, tail)

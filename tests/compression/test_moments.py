@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.compression.scores import SecondMoments
+from rankscope.compression import SecondMoments
 from rankscope.errors import CompressionError
 
 

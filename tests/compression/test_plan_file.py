@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.compression.plan import (
+from rankscope.compression import (
     Budget,
     Costs,
     Plan,

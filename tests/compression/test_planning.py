@@ -8,13 +8,21 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.applying import with_replaced
+from rankscope.compression import (
+    Budget,
+    Costs,
+    ErrorNorm,
+    Plan,
+    Scoring,
+    Tolerance,
+    Unit,
+    plan_compression,
+    state_bytes,
+    with_replaced,
+)
 from rankscope.compression.choosing import allowance, replace_part
-from rankscope.compression.plan import Budget, Costs, Plan, Unit
-from rankscope.compression.planning import Tolerance, plan_compression, state_bytes
-from rankscope.compression.scores import ErrorNorm, Scoring
 from rankscope.errors import CompressionError
-from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.factorize import FORMATS
 from rankscope.progress import Progress, Report, ignore
 
 SVD = [FORMATS["svd"]]

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from rankscope.compression.solver import STANDARD_OUTPUT, STRAY, Option, choose, without_stray_lines
+from rankscope.compression import Option, choose
+from rankscope.compression.solver import STANDARD_OUTPUT, STRAY, without_stray_lines
 
 PROBLEMS = (3, 9, 20, 29)  # seeds for which HiGHS 1.12 prints a line
 

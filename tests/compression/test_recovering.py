@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression import Divergence, TokenModel, compress, repair_model
-from rankscope.compression.plan import Unit
+from rankscope.compression import Divergence, Recipe, TokenModel, Unit, compress, repair_model
 from rankscope.errors import CompressionError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.networks.batches import TensorData
+from rankscope.factorize import FORMATS
+from rankscope.networks import TensorData
 
 SVD = [FORMATS["svd"]]
 
@@ -66,6 +65,29 @@ class Language(nn.Module):
     def forward(self, input_ids: Tensor, *, use_cache: bool) -> SimpleNamespace:
         assert not use_cache
         return SimpleNamespace(logits=self.head(self.table(input_ids)))
+
+
+@pytest.mark.parametrize(("minutes", "wanted"), [(3.0, 60.0), (30.0, 600.0), (90.0, 600.0)])
+def test_blocks_get_a_third_of_the_time_and_at_most_ten_minutes(
+    minutes: float, wanted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    def fit_stages(*_: object, stages: tuple[str, ...], recipe: Recipe, **__: object) -> None:
+        assert recipe.max_seconds is not None
+        given.append(len(stages) * recipe.max_seconds)
+
+    def fine_tune(
+        model: object, objective: object, data: object, recipe: Recipe, **_: object
+    ) -> None:
+        assert recipe.max_seconds is not None
+        given.append(recipe.max_seconds)
+
+    monkeypatch.setattr("rankscope.compression.recovering.fit_stages", fit_stages)
+    monkeypatch.setattr("rankscope.compression.recovering.fine_tune", fine_tune)
+    model, data = trained()
+    repair_model(model, copy.deepcopy(model), data, minutes=minutes)
+    assert given == pytest.approx([wanted, 60 * minutes - wanted])
 
 
 def test_a_language_model_gives_its_classes_second() -> None:

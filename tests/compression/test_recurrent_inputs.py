@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from rankscope.compression.calibration import RecurrentLayers
+from rankscope.compression import RecurrentLayers
 
 
 def collected(module: nn.LSTM | nn.GRU, sequences: object, start: object) -> dict[str, Tensor]:

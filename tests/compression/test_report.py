@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.compressing import compress, count_parameters, report_on
-from rankscope.compression.plan import Unit
+from rankscope.compression import Unit, compress, count_parameters, report_on
 from rankscope.errors import CompressionError
 
 

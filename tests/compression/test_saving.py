@@ -8,13 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression import saving
-from rankscope.compression.applying import Compressed
-from rankscope.compression.compressing import compress
-from rankscope.compression.plan import Unit
-from rankscope.compression.saving import load, save
+from rankscope.compression import Compressed, Unit, compress, load, save, saving
 from rankscope.errors import CompressionError, ModelFileError, OutputError
-from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize import FactorizedLinear
 
 
 class Mixed(nn.Module):
@@ -109,7 +105,7 @@ def test_the_cores_of_a_tied_weight_are_there_once_and_change_together(tmp_path:
 
 
 def test_a_built_in_network_is_rebuilt_by_its_name(tmp_path: Path) -> None:
-    from rankscope.networks.catalogue import build
+    from rankscope.networks import build
 
     compressed = compress(build("digits"), keep=0.3)
     save(compressed, tmp_path / "digits", built_in="digits")

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.repair import fit_stages, input_of_stage, keep_outputs, split_into_stages
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe, fit_stages, split_into_stages
+from rankscope.compression.repair import keep_outputs
+from rankscope.compression.stages import input_of_stage
 from rankscope.errors import CheckpointError, CompressionError, OutputError
-from rankscope.networks.batches import TensorData
+from rankscope.networks import TensorData
 from rankscope.progress import Progress
 
 STAGES = ("layer1", "layer2")

@@ -5,10 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from rankscope.compression.sites import Uncompressed, read_sites
+from rankscope.compression import Uncompressed, read_sites
 from rankscope.errors import CompressionError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize import FORMATS, FactorizedLinear
 
 
 def reasons(model: nn.Module) -> dict[str, str]:

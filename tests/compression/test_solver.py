@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.compression.solver import (
+from rankscope.compression import (
     GreedyLadder,
     Option,
     choose,
-    choose_greedily,
     lower_hull,
     pareto_front,
 )
@@ -49,7 +48,7 @@ def test_no_choice_within_the_budget_is_better(lists: list[list[Option]], budget
 @given(lists=lists_of_options, spare=st.integers(0, 60))
 def test_greedy_keeps_the_budget_and_is_never_better(lists: list[list[Option]], spare: int) -> None:
     budget = sum(min(option.cost for option in choices) for choices in lists) + spare
-    cost, score = total(lists, tuple(choose_greedily(lists, budget)))
+    cost, score = total(lists, tuple(GreedyLadder(lists).picks(budget)))
     choice = choose(lists, budget)
     assert cost <= budget
     assert choice is not None
@@ -145,5 +144,5 @@ def test_as_many_weights_as_a_large_model_has_are_solved_to_the_end() -> None:
     choice = choose(lists, budget)
     assert choice is not None
     assert choice.cost <= budget
-    assert choice.score <= total(lists, tuple(choose_greedily(lists, budget)))[1]
+    assert choice.score <= total(lists, tuple(GreedyLadder(lists).picks(budget)))[1]
     assert choice.is_proved

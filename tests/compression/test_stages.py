@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.repair import output_of_stage, split_into_stages, stages_of
+from rankscope.compression import split_into_stages, stages_of
+from rankscope.compression.stages import output_of_stage
 from rankscope.errors import CompressionError
 
 

@@ -8,10 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.compression.choosing import RELATIVE_GAP, SecondBudget, choose_within_both
-from rankscope.compression.plan import Budget, Unit
-from rankscope.compression.planning import plan_compression
-from rankscope.compression.solver import Option
+from rankscope.compression import (
+    Budget,
+    Option,
+    SecondBudget,
+    Unit,
+    choose_within_both,
+    plan_compression,
+)
+from rankscope.compression.choosing import RELATIVE_GAP
 from rankscope.errors import CompressionError
 
 triples = st.lists(

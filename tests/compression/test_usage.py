@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.sites import read_sites
-from rankscope.compression.usage import Call, Stopwatch, Usage, flops, observe
+from rankscope.compression import Call, Stopwatch, Usage, observe, read_sites
+from rankscope.compression.usage import flops
 from rankscope.errors import CompressionError, UnsupportedModuleError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.plain import DENSE
+from rankscope.factorize import DENSE, FORMATS
 
 
 def usage_of(model: nn.Module, *example: Tensor) -> Usage:

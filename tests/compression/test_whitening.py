@@ -6,17 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.compression.scores import (
-    ErrorNorm,
-    Weights,
-    can_whiten,
-    is_plain,
-    relative_error,
-    take_back,
-    whiten,
-)
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape
+from rankscope.compression import ErrorNorm, Weights, relative_error, whiten
+from rankscope.compression.scores import can_whiten, is_plain, take_back
+from rankscope.factorize import FORMATS, WeightShape
 
 
 def factor(size: int, groups: int, generator: torch.Generator) -> Tensor:

@@ -14,16 +14,9 @@ from typing import Any
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.catalogue import FAMILIES, build_family
-from rankscope.diagrams.families.tensors import with_batch
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.placement import View
-from rankscope.drawing.page import compose
-from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind
-from rankscope.drawing.svg import to_svg
+from rankscope.diagrams import Diagram, from_einsum
+from rankscope.diagrams.families import FAMILIES, build_family, with_batch
+from rankscope.drawing import Label, Scene, Shape, ShapeKind, View, compose, lay_out, lint, to_svg
 
 CASES: list[tuple[str, dict[str, str | int]]] = [
     *((name, {}) for name in FAMILIES),

@@ -8,16 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.contraction import (
+from rankscope.diagrams import (
     Automatic,
+    Convolution,
     Cotengra,
+    Diagram,
     Exhaustive,
+    Function,
     Greedy,
+    Index,
     Method,
+    Node,
+    Region,
     plan_contraction,
 )
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
 from rankscope.errors import ContractionError
 
 METHODS = (Automatic(), Exhaustive(), Greedy(), Cotengra(repeats=4))

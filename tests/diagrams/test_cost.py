@@ -7,12 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.contraction import Exhaustive, InOrder
-from rankscope.diagrams.cost import Polynomial, cost, cost_formula
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.diagrams.search import IN_ORDER, Problem
+from rankscope.diagrams import (
+    IN_ORDER,
+    Convolution,
+    Diagram,
+    Exhaustive,
+    Function,
+    Index,
+    InOrder,
+    Network,
+    Node,
+    Polynomial,
+    Problem,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    cost_formula,
+)
+from rankscope.diagrams.cost import cost
 from rankscope.errors import ContractionError, SizeError
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.diagrams.cost import cost
-from rankscope.reading.network import from_module
+from rankscope.reading import from_module
 
 
 class SelfAttention(nn.Module):

@@ -10,9 +10,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.cuts import minimal_cut, prime_factors
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Region,
+    minimal_cut,
+    prime_factors,
+)
 from rankscope.errors import DiagramError, SizeError
 
 Drawn = tuple[list[list[int]], list[int], list[int]]

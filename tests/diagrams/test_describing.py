@@ -1,7 +1,19 @@
-from rankscope.diagrams.describing import WireKind, describe, wire_kind
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Network,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    WireKind,
+    describe,
+    wire_kind,
+)
 
 
 def diagram(words: str, output: str) -> Diagram:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram, check_size
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
+from rankscope.diagrams import Convolution, Diagram, Function, Index, Node, Region, check_size
 from rankscope.errors import DiagramError, SizeError
 
 PRODUCT = Diagram(

@@ -7,9 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opt_einsum.parser import alpha_canonicalize
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum, to_einsum
-from rankscope.diagrams.parts import Convolution, Function, Index, IndexKind, Node, Region, Role
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    IndexKind,
+    Node,
+    Region,
+    Role,
+    from_einsum,
+    to_einsum,
+)
 from rankscope.errors import DiagramError, EinsumError, SizeError
 
 

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opt_einsum.parser import find_output_str
 
-from rankscope.diagrams.einsum import ELLIPSIS, Equation
+from rankscope.diagrams import Equation
+from rankscope.diagrams.einsum import ELLIPSIS
 from rankscope.errors import EinsumError
 
 OPERANDS = st.lists(st.text("abcXYäЖ", max_size=4), min_size=1, max_size=5)

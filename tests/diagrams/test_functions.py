@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.diagrams.parts import RECIPES, Function
+from rankscope.diagrams import RECIPES, Function
 from rankscope.errors import DiagramError
 
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.diagrams.source import MODULE_ATTRIBUTES, identifiers
+from rankscope.diagrams import identifiers
+from rankscope.diagrams.source import MODULE_ATTRIBUTES
 
 
 @given(st.lists(st.text(max_size=6), unique=True, max_size=12))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.diagrams.sizes import letters
+from rankscope.diagrams import letters
 
 
 @given(st.lists(st.text(min_size=1, max_size=3), max_size=80))

@@ -2,9 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+)
 from rankscope.diagrams.repeats import step_key
 
 INDICES = (Index("i", 5, "I"), Index("k", 3), Index("o", 3), Index("j", 4))

@@ -5,10 +5,7 @@ import math
 import pytest
 import torch
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.parts import Function, Index, Node, Region, Role
-from rankscope.diagrams.source import class_name
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, Role, class_name, to_module
 from rankscope.errors import DiagramError, SizeError
 
 

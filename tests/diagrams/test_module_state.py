@@ -6,11 +6,21 @@ import io
 import pytest
 import torch
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Function, Index, Node, Region, Role
-from rankscope.diagrams.source import class_name, to_source
+from rankscope.diagrams import (
+    Diagram,
+    Function,
+    Index,
+    Network,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    class_name,
+    to_module,
+    to_source,
+)
 
 
 def from_source(source: str, name: str) -> torch.nn.Module:

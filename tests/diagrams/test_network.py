@@ -2,9 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import (
+from rankscope.diagrams import (
+    Diagram,
+    Index,
     Network,
+    Node,
+    Role,
     Step,
     Sum,
     Term,
@@ -14,7 +17,6 @@ from rankscope.diagrams.network import (
     entries,
     input_arrays,
 )
-from rankscope.diagrams.parts import Index, Node, Role
 from rankscope.errors import DiagramError, SizeError
 
 

@@ -1,4 +1,4 @@
-from rankscope.diagrams.contraction import Contraction, Plan, RegionPlan
+from rankscope.diagrams import Contraction, Plan, RegionPlan
 
 
 def move(positions: tuple[int, ...], flops: int, size: int) -> Contraction:

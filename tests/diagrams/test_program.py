@@ -1,7 +1,17 @@
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.diagrams.program import einsum_program
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Network,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    einsum_program,
+)
 
 
 def indices(names: str) -> tuple[Index, ...]:

@@ -3,10 +3,20 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term, nodes_of
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.repeats import Block, collapse, expand
+from rankscope.diagrams import (
+    Block,
+    Diagram,
+    Index,
+    Network,
+    Node,
+    Role,
+    Step,
+    Sum,
+    Term,
+    collapse,
+    expand,
+    nodes_of,
+)
 
 
 def product(name: str, reads: tuple[str, ...], weight: str, *, size: int = 4) -> Diagram:

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram, evaluate_scale
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.diagrams.rewriting import collapse_region, contract_nodes
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Region,
+    Role,
+    collapse_region,
+    contract_nodes,
+    evaluate_scale,
+)
 from rankscope.errors import ContractionError, DiagramError
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]

@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.diagrams.diagram import evaluate_scale, scale_symbols
+from rankscope.diagrams import evaluate_scale, scale_symbols
 from rankscope.errors import DiagramError, SizeError
 
 

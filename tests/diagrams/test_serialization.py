@@ -8,10 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, IndexKind, Node, Region, Role
-from rankscope.diagrams.serialization import from_dict, to_dict
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Drawable,
+    Function,
+    Index,
+    IndexKind,
+    Network,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    from_dict,
+    to_dict,
+)
 from rankscope.errors import DiagramError, RankscopeError, SizeError
 
 TEXTS = st.text(max_size=6)

@@ -2,9 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.diagrams.sizes import region_scale, resolved_sizes
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Region,
+    Role,
+    resolved_sizes,
+)
+from rankscope.diagrams.sizes import region_scale
 from rankscope.errors import SizeError
 
 

@@ -9,11 +9,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.diagrams.source import TAKEN, class_name, identifiers, to_source
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Network,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    class_name,
+    identifiers,
+    to_module,
+    to_source,
+)
+from rankscope.diagrams.source import TAKEN
 
 HOSTILE = [
     'x"); import os; os.system("touch /tmp/broken"); ("""\\',

@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region
+from rankscope.diagrams import Convolution, Diagram, Function, Index, Node, Region
 
 
 def nested(depth: int) -> Diagram:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from rankscope.diagrams.parts import IndexKind
-from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
-from rankscope.drawing.typesetting import place_label
+from rankscope.diagrams import IndexKind
+from rankscope.drawing import Label, Scene, Shape, ShapeKind, Wire, place_label
 
 ROLES = ("data", "parameter", "core", "constant", "result", "convolution")
 KINDS = (ShapeKind.SQUARE, ShapeKind.CIRCLE, ShapeKind.TRIANGLE)

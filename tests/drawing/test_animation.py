@@ -4,21 +4,19 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Sum, Term
-from rankscope.diagrams.parts import Function, Index, Node, Region, Role
-from rankscope.drawing.animation import (
-    HOLD,
-    LAST_HOLD,
-    MOVE_STEP,
-    MOVE_STEPS,
-    draw_sequence,
-    shots,
-    to_gif,
+from rankscope.diagrams import (
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Region,
+    Role,
+    Sum,
+    Term,
+    plan_contraction,
 )
-from rankscope.drawing.frames import frame_sequences
-from rankscope.drawing.themes import DARK, LIGHT, channels
+from rankscope.drawing import DARK, LIGHT, channels, draw_sequence, frame_sequences, to_gif
+from rankscope.drawing.animation import HOLD, LAST_HOLD, MOVE_STEP, MOVE_STEPS, shots
 from rankscope.errors import MissingExtraError
 
 

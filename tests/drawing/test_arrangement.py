@@ -1,18 +1,7 @@
 import pytest
 
-from rankscope.drawing.page import (
-    COLUMN_GAP,
-    LINE_GAP,
-    SHORTEST_BREAK,
-    SIGN_GAP,
-    axis,
-    below,
-    beside,
-    columns,
-    named,
-    sign,
-)
-from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing import Label, Scene, Shape, ShapeKind, Wire, below, beside, columns
+from rankscope.drawing.page import COLUMN_GAP, LINE_GAP, SHORTEST_BREAK, SIGN_GAP, axis, named, sign
 
 
 def box(name: str, width: int, height: int, *, x: float = 0.0, y: float = 0.0) -> Scene:

@@ -1,8 +1,16 @@
 import pytest
 
-from rankscope.diagrams.contraction import Contraction, plan_contraction
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
+from rankscope.diagrams import (
+    Contraction,
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Region,
+    Role,
+    plan_contraction,
+)
 from rankscope.drawing.frames import (
     contraction_tex,
     move_cost,

@@ -1,8 +1,15 @@
 from dataclasses import replace
 
-from rankscope.drawing.checks import Picture, check_labels
-from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
-from rankscope.drawing.typesetting import place_label
+from rankscope.drawing import (
+    Label,
+    Picture,
+    Scene,
+    Shape,
+    ShapeKind,
+    Wire,
+    check_labels,
+    place_label,
+)
 
 
 def free(text: str, x: float, y: float) -> Label:

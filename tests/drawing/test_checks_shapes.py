@@ -1,6 +1,13 @@
-from rankscope.drawing.checks import Picture, check_shapes, check_view
-from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
-from rankscope.drawing.typesetting import place_label
+from rankscope.drawing import (
+    Picture,
+    Scene,
+    Shape,
+    ShapeKind,
+    Wire,
+    check_shapes,
+    check_view,
+    place_label,
+)
 
 
 def circle(name: str, x: float, y: float) -> Shape:

@@ -3,8 +3,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.drawing.checks import Picture, check_tips, sideways_tips
-from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing import Picture, Scene, Shape, ShapeKind, Wire, check_tips
+from rankscope.drawing.checks import sideways_tips
 
 
 def picture(*tips: tuple[float, float]) -> Scene:

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
-from rankscope.drawing.checks import Picture, check_wires
-from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
+from rankscope.drawing import Picture, Scene, Shape, ShapeKind, Wire, check_wires
 
 
 def circle(name: str, x: float, y: float) -> Shape:

@@ -1,14 +1,8 @@
 import pytest
 
-from rankscope.diagrams.describing import describe
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.placement import Hints, Side, View
-from rankscope.drawing.page import WIDEST_LINE, compose, sign_text
-from rankscope.drawing.scene import Scene
+from rankscope.diagrams import Diagram, Index, Network, Node, Role, Step, Sum, Term, describe
+from rankscope.drawing import Hints, Scene, Side, View, compose, lay_out, lint
+from rankscope.drawing.page import WIDEST_LINE, sign_text
 from rankscope.errors import LayoutError
 
 

@@ -4,15 +4,20 @@ from itertools import pairwise
 
 import pytest
 
-from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.catalogue import build_family
-from rankscope.diagrams.parts import Index, Node
-from rankscope.drawing.animation import DrawnSequence, draw_sequence
-from rankscope.drawing.checks import lint
-from rankscope.drawing.frames import frame_sequences
-from rankscope.drawing.layout.placement import Hints, Side, View
-from rankscope.drawing.scene import Point, Scene, Wire
+from rankscope.diagrams import Diagram, Index, Node, plan_contraction
+from rankscope.diagrams.families import build_family
+from rankscope.drawing import (
+    DrawnSequence,
+    Hints,
+    Point,
+    Scene,
+    Side,
+    View,
+    Wire,
+    draw_sequence,
+    frame_sequences,
+    lint,
+)
 
 SETTINGS: dict[str, dict[str, str | int]] = {
     "matrix-product": {"I": 2, "J": 3, "K": 4},

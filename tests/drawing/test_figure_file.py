@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rankscope.drawing.raster import write_figure
+from rankscope.drawing import write_figure
 from rankscope.errors import MissingExtraError, OutputError
 
 

@@ -4,16 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.drawing.frames import (
-    contraction_frames,
-    frame_sequences,
-    largest_intermediate,
-    total_flops,
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Network,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    plan_contraction,
 )
+from rankscope.drawing import contraction_frames, frame_sequences, largest_intermediate, total_flops
 from rankscope.errors import ContractionError
 
 

@@ -3,9 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.drawing.checks import crossings, lint
-from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire
-from rankscope.drawing.typesetting import place_label
+from rankscope.drawing import Label, Scene, Shape, ShapeKind, Wire, crossings, lint, place_label
 
 
 def test_nothing_is_wrong_with_the_gallery(gallery: Scene) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.drawing.tikz import to_latex
+from rankscope.drawing import to_latex
 
 
 @pytest.mark.parametrize(

@@ -8,32 +8,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import (
-    cp_attention,
-    grouped_query,
-    multi_head,
-    single_head,
-    tunable_attention,
-)
-from rankscope.diagrams.families.tensors import (
+from rankscope.diagrams import Diagram, from_einsum
+from rankscope.diagrams.families import (
     ConvolutionSizes,
     cp,
+    cp_attention,
+    grouped_query,
     hierarchical_tucker,
     matrix_product,
+    multi_head,
     multilayer_perceptron,
+    single_head,
     tensor_ring,
     tensor_train,
     tensor_train_matrix,
     tucker,
     tucker2_convolution,
+    tunable_attention,
     with_batch,
 )
-from rankscope.drawing.checks import crossings, lint
-from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.placement import View
-from rankscope.drawing.scene import Label, Point, Scene, Shape, ShapeKind, Wire
+from rankscope.drawing import (
+    Label,
+    Point,
+    Scene,
+    Shape,
+    ShapeKind,
+    View,
+    Wire,
+    crossings,
+    lay_out,
+    lint,
+)
 
 
 def shape(scene: Scene, name: str) -> Shape:

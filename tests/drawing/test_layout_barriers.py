@@ -1,15 +1,10 @@
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import multilayer_perceptron
-from rankscope.diagrams.parts import Function, Index, Node, Region, Role
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, Role
+from rankscope.diagrams.families import multi_head, multilayer_perceptron
+from rankscope.drawing import ShapeKind, lay_out, lint, text_width
 from rankscope.drawing.layout.labels import tag
 from rankscope.drawing.layout.tensors import PADDING
-from rankscope.drawing.scene import ShapeKind
-from rankscope.drawing.typesetting import text_width
 
 FRAME = (0.0, 0.0, 400.0, 100.0)
 

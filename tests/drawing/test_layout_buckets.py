@@ -1,8 +1,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.drawing.layout.routing import Buckets
-from rankscope.drawing.scene import Box
+from rankscope.drawing import Box
+from rankscope.drawing.layout import Buckets
 
 NUMBERS = st.floats(-400.0, 400.0)
 BOXES = st.tuples(NUMBERS, NUMBERS, st.floats(0.0, 300.0), st.floats(0.0, 300.0)).map(

@@ -2,14 +2,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.catalogue import build_family
-from rankscope.diagrams.parts import Function, Index, Node, Region
-from rankscope.drawing.checks import crossings
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.placement import Wiring
-from rankscope.drawing.layout.routing import is_crowded
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, from_einsum
+from rankscope.diagrams.families import build_family
+from rankscope.drawing import crossings, lay_out
+from rankscope.drawing.layout import Wiring, is_crowded, place
 
 
 def test_a_network_that_fits_a_row_stays_on_it() -> None:

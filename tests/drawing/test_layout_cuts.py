@@ -2,11 +2,9 @@ import math
 
 import pytest
 
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import cp, tensor_train, with_batch
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.placement import View
+from rankscope.diagrams.families import cp, multi_head, tensor_train, with_batch
+from rankscope.drawing import View, lay_out, lint
+from rankscope.drawing.layout import place
 from rankscope.errors import LayoutError
 
 

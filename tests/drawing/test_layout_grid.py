@@ -2,13 +2,10 @@ from random import Random
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.tensors import tensor_ring, tensor_train
-from rankscope.diagrams.parts import Index, Node
-from rankscope.drawing.checks import crossings, lint
-from rankscope.drawing.layout.choosing import lay_out, place_grid
-from rankscope.drawing.layout.mesh import Mesh
-from rankscope.drawing.layout.placement import Wiring
+from rankscope.diagrams import Diagram, Index, Node
+from rankscope.diagrams.families import tensor_ring, tensor_train
+from rankscope.drawing import crossings, lay_out, lint
+from rankscope.drawing.layout import Mesh, Wiring, place_grid
 
 
 def lattice(num_rows: int, num_columns: int, *, is_open: bool = False, seed: int = 0) -> Diagram:

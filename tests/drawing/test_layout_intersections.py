@@ -3,8 +3,9 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.drawing.layout.routing import (
-    Route,
+from rankscope.drawing import Point
+from rankscope.drawing.layout import Route
+from rankscope.drawing.layout.routes import (
     border_points,
     intersection,
     is_in_line,
@@ -13,7 +14,6 @@ from rankscope.drawing.layout.routing import (
     shared_run,
 )
 from rankscope.drawing.polygons import intersections
-from rankscope.drawing.scene import Point
 
 POINTS = st.tuples(st.floats(-99.0, 99.0), st.floats(-99.0, 99.0))
 

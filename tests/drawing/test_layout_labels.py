@@ -1,18 +1,17 @@
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import cp_attention, multi_head
-from rankscope.diagrams.families.tensors import (
+from rankscope.diagrams import Diagram, from_einsum
+from rankscope.diagrams.families import (
     ConvolutionSizes,
+    cp_attention,
     hierarchical_tucker,
+    multi_head,
     tensor_train_matrix,
     tucker2_convolution,
 )
-from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.labels import Page, Request, place_labels, spaced_points
-from rankscope.drawing.layout.routing import Route
-from rankscope.drawing.scene import Shape, ShapeKind
+from rankscope.drawing import Shape, ShapeKind, lay_out
+from rankscope.drawing.layout import Page, Request, Route, place_labels
+from rankscope.drawing.layout.labels import spaced_points
 
 ROUTE = Route(((0.0, 0.0), (200.0, 0.0)))
 

@@ -1,15 +1,18 @@
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import tucker, with_batch
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.placement import PLAIN_VIEW, Dot, Side, Wiring
-from rankscope.drawing.layout.rows import folded_rows
-from rankscope.drawing.layout.staged import place_rows
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Region,
+    Role,
+    from_einsum,
+)
+from rankscope.diagrams.families import multi_head, tucker, with_batch
+from rankscope.drawing import Side, lay_out, lint
+from rankscope.drawing.layout import PLAIN_VIEW, Dot, Wiring, folded_rows, place, place_rows
 
 
 def convolved(num_dimensions: int) -> Diagram:

@@ -2,12 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.tensors import cp, tensor_train
-from rankscope.diagrams.parts import Function, Region
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.placement import Placement
-from rankscope.drawing.scene import Point
+from rankscope.diagrams import Function, Region, from_einsum
+from rankscope.diagrams.families import cp, tensor_train
+from rankscope.drawing import Point, lay_out
+from rankscope.drawing.layout import Placement, place
 
 
 def directions(placement: Placement, owners: dict[str, str]) -> dict[str, Point]:

@@ -1,11 +1,8 @@
 import pytest
 
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import cp, matrix_product, tensor_train
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.placement import Hints, Side
-from rankscope.drawing.scene import Scene
+from rankscope.diagrams.families import cp, matrix_product, multi_head, tensor_train
+from rankscope.drawing import Hints, Scene, Side, lay_out, lint
+from rankscope.drawing.layout import place
 
 
 def box_of(scene: Scene, owner: str) -> tuple[float, float, float, float]:

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import cp, matrix_product, with_batch
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.placement import Hints, Placement, Side, View
-from rankscope.drawing.layout.render import render
+from rankscope.diagrams.families import cp, matrix_product, multi_head, with_batch
+from rankscope.drawing import Hints, Side, View, lay_out, render
+from rankscope.drawing.layout import Placement, place
 from rankscope.errors import LayoutError
 
 NUMBERS = st.floats(-1e6, 1e6)

@@ -1,14 +1,9 @@
 from dataclasses import replace
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import multilayer_perceptron, with_batch
-from rankscope.diagrams.parts import IndexKind, Role
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.mesh import plate_indices, without_indices
-from rankscope.drawing.layout.placement import View
-from rankscope.drawing.layout.render import render
+from rankscope.diagrams import Diagram, IndexKind, Role, from_einsum
+from rankscope.diagrams.families import multi_head, multilayer_perceptron, with_batch
+from rankscope.drawing import View, lay_out, render
+from rankscope.drawing.layout import place, plate_indices, without_indices
 
 
 def with_kind(diagram: Diagram, name: str, kind: IndexKind) -> Diagram:

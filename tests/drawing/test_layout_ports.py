@@ -1,11 +1,11 @@
 import pytest
 
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import grouped_query
-from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.placement import NodeEnd, Placement, Wiring
-from rankscope.drawing.layout.render import place_wiring
-from rankscope.drawing.layout.routing import SPACING, Route, over_lane, spread_ports
+from rankscope.diagrams import from_einsum
+from rankscope.diagrams.families import grouped_query
+from rankscope.drawing import lay_out
+from rankscope.drawing.layout import NodeEnd, Placement, Route, Wiring, place_wiring, spread_ports
+from rankscope.drawing.layout.routes import over_lane
+from rankscope.drawing.layout.routing import SPACING
 
 
 def starts(depth: dict[str, float], *, sign: float) -> dict[str, float]:

@@ -2,20 +2,17 @@
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import (
+from rankscope.diagrams import Diagram, from_einsum
+from rankscope.diagrams.families import (
     hierarchical_tucker,
     matrix_product,
+    multi_head,
     multilayer_perceptron,
     tensor_ring,
     tensor_train,
     tucker,
 )
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.placement import View
+from rankscope.drawing import View, lay_out, lint
 
 
 @pytest.mark.parametrize(

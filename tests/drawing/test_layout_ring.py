@@ -4,11 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.tensors import cp, tensor_ring, tensor_train, tucker
-from rankscope.drawing.layout.mesh import Mesh, place_ring, place_star
-from rankscope.drawing.layout.placement import Placement, Wiring
+from rankscope.diagrams import Diagram, from_einsum
+from rankscope.diagrams.families import cp, tensor_ring, tensor_train, tucker
+from rankscope.drawing.layout import Mesh, Placement, Wiring, place_ring, place_star
 
 
 def ring(diagram: Diagram) -> Placement | None:

@@ -2,11 +2,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.drawing.layout.placement import NodeEnd, Placement, Segment, Wiring
-from rankscope.drawing.layout.render import place_wiring
-from rankscope.drawing.layout.routing import Route, Router, arc, bracket, loop, orthogonal, passes
-from rankscope.drawing.scene import Point
+from rankscope.diagrams import from_einsum
+from rankscope.drawing import Point
+from rankscope.drawing.layout import (
+    NodeEnd,
+    Placement,
+    Route,
+    Router,
+    Segment,
+    Wiring,
+    arc,
+    bracket,
+    loop,
+    orthogonal,
+    place_wiring,
+)
+from rankscope.drawing.layout.routes import passes
 
 NUMBERS = st.floats(-500.0, 500.0)
 POINTS = st.tuples(NUMBERS, NUMBERS)

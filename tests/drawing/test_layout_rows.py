@@ -1,14 +1,14 @@
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import multi_head, single_head, tunable_attention
-from rankscope.diagrams.families.tensors import multilayer_perceptron
-from rankscope.diagrams.parts import Function, Index, Node, Region
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out, place
-from rankscope.drawing.layout.placement import Dot, Wiring
-from rankscope.drawing.layout.rows import folded_rows, inline_row, row_between_lanes
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, from_einsum
+from rankscope.diagrams.families import (
+    multi_head,
+    multilayer_perceptron,
+    single_head,
+    tunable_attention,
+)
+from rankscope.drawing import lay_out, lint
+from rankscope.drawing.layout import Dot, Wiring, folded_rows, inline_row, place, row_between_lanes
 from rankscope.drawing.layout.sketch import BARRIER_GAP
 
 

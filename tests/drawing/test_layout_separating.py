@@ -1,11 +1,9 @@
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.tensors import pure_tensor
-from rankscope.diagrams.parts import Function, Index, Node, Region
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import connected_parts, lay_out, place
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, from_einsum
+from rankscope.diagrams.families import pure_tensor
+from rankscope.drawing import lay_out, lint
+from rankscope.drawing.layout import connected_parts, place
 
 
 def parts(diagram: Diagram) -> list[list[str]]:

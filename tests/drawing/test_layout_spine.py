@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import tensor_train, tucker, with_batch
-from rankscope.drawing.layout.placement import Wiring
+from rankscope.diagrams import Diagram, from_einsum
+from rankscope.diagrams.families import multi_head, tensor_train, tucker, with_batch
+from rankscope.drawing.layout import Wiring
 from rankscope.drawing.layout.rows import components, links_among, longest_path
 
 

@@ -3,10 +3,10 @@ import math
 
 import pytest
 
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.drawing.layout.mesh import CLOSEST_ON_GRID, Mesh, place_by_stress
-from rankscope.drawing.layout.placement import Dot, End, NodeEnd, Tip, Wiring
-from rankscope.drawing.scene import Point
+from rankscope.diagrams import from_einsum
+from rankscope.drawing import Point
+from rankscope.drawing.layout import Dot, End, Mesh, NodeEnd, Tip, Wiring, place_by_stress
+from rankscope.drawing.layout.mesh import CLOSEST_ON_GRID
 
 NETWORKS = [
     "abc,cde,bfg,gdh,eij,hik,fkl->ajl",

@@ -1,12 +1,9 @@
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.tensors import matrix_product
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.drawing.checks import lint
-from rankscope.drawing.layout.choosing import lay_out
-from rankscope.drawing.layout.tensors import diameter
-from rankscope.drawing.scene import ShapeKind
+from rankscope.diagrams import Diagram, Index, Node, Role
+from rankscope.diagrams.families import matrix_product
+from rankscope.drawing import ShapeKind, lay_out, lint
+from rankscope.drawing.layout import diameter
 
 
 def canonical() -> Diagram:

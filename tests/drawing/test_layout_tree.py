@@ -2,16 +2,9 @@ from itertools import pairwise
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.tensors import (
-    hierarchical_tucker,
-    tensor_ring,
-    tensor_train,
-    tucker,
-)
-from rankscope.drawing.layout.mesh import Mesh, is_hierarchical, place_tree
-from rankscope.drawing.layout.placement import Wiring
+from rankscope.diagrams import Diagram, from_einsum
+from rankscope.diagrams.families import hierarchical_tucker, tensor_ring, tensor_train, tucker
+from rankscope.drawing.layout import Mesh, Wiring, is_hierarchical, place_tree
 
 
 def mesh(diagram: Diagram) -> Mesh:

@@ -3,12 +3,9 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.einsum import from_einsum
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.parts import Function, Index, Node, Region
-from rankscope.drawing.layout.placement import Dot, NodeEnd, Segment, Tip, Wiring
-from rankscope.drawing.layout.rows import folded_rows
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, from_einsum
+from rankscope.diagrams.families import multi_head
+from rankscope.drawing.layout import Dot, NodeEnd, Segment, Tip, Wiring, folded_rows
 
 
 def wiring(equation: str) -> Wiring:

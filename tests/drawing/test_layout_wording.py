@@ -2,12 +2,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import multilayer_perceptron, with_causal_mask
-from rankscope.diagrams.parts import Convolution, Function, Index, IndexKind, Node, Region
-from rankscope.drawing.layout.placement import View
-from rankscope.drawing.layout.tensors import (
+from rankscope.diagrams import Convolution, Diagram, Function, Index, IndexKind, Node, Region
+from rankscope.diagrams.families import multi_head, multilayer_perceptron, with_causal_mask
+from rankscope.drawing import View, outline
+from rankscope.drawing.layout import (
     convolution_description,
     index_description,
     index_text,
@@ -15,10 +13,9 @@ from rankscope.drawing.layout.tensors import (
     node_text,
     plain_tex,
     region_description,
-    scale_tex,
     tag_text,
 )
-from rankscope.drawing.typesetting import outline
+from rankscope.drawing.layout.tensors import scale_tex
 
 
 def normalized(*over: str, scale: str | None = None, label: str | None = None) -> Diagram:

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankscope.drawing import outline, place_label, text_width
 from rankscope.drawing import typesetting as mathtext
-from rankscope.drawing.typesetting import outline, place_label, text_width
 from rankscope.errors import DiagramError, MissingExtraError
 
 PLACES = st.floats(-500, 500)

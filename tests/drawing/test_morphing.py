@@ -3,13 +3,21 @@ from itertools import pairwise
 
 import pytest
 
-from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.catalogue import build_family
-from rankscope.diagrams.parts import Index, Node
-from rankscope.drawing.animation import draw_sequence, eased, morph
-from rankscope.drawing.frames import Frame, frame_sequences
-from rankscope.drawing.scene import Point, Scene, Shape, ShapeKind, Wire, around
+from rankscope.diagrams import Diagram, Index, Node, plan_contraction
+from rankscope.diagrams.families import build_family
+from rankscope.drawing import (
+    Frame,
+    Point,
+    Scene,
+    Shape,
+    ShapeKind,
+    Wire,
+    around,
+    draw_sequence,
+    frame_sequences,
+    morph,
+)
+from rankscope.drawing.animation import eased
 
 Move = tuple[Scene, Scene, Frame]
 ATTENTION = {"N": 5, "M": 6, "F": 8, "H": 3, "D": 4}

@@ -2,12 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.drawing.checks import lint
-from rankscope.drawing.page import compose
-from rankscope.drawing.scene import Label, Scene
+from rankscope.diagrams import Diagram, Index, Network, Node, Role, Step, Sum, Term
+from rankscope.drawing import Label, Scene, compose, lint
 
 
 def layer(number: int, *, name: str = "x", read: str | None = None) -> Step:

@@ -4,15 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.drawing.polygons import (
+from rankscope.drawing import (
+    Scene,
+    Shape,
+    ShapeKind,
+    Wire,
+    around,
     corner_radius,
-    corners,
-    flatten,
     shape_path,
     view_box,
     wire_path,
 )
-from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire, around
+from rankscope.drawing.polygons import corners, flatten
 
 LENGTHS = st.floats(4, 200)
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.drawing.typesetting import plain_text, text_runs
+from rankscope.drawing import plain_text, text_runs
 from rankscope.errors import DiagramError
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rankscope.drawing import Box
 from rankscope.drawing.polygons import (
     box_corners,
     boxes_gap,
@@ -15,7 +16,6 @@ from rankscope.drawing.polygons import (
     resampled,
     runs_along,
 )
-from rankscope.drawing.scene import Box
 
 COORDINATES = st.floats(-300, 300)
 POINTS = st.tuples(COORDINATES, COORDINATES)

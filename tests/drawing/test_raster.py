@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rankscope.drawing.raster import to_pdf, to_png
-from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
-from rankscope.drawing.themes import DARK, LIGHT, THEMES, Theme, channels
+from rankscope.drawing import (
+    DARK,
+    LIGHT,
+    THEMES,
+    Scene,
+    Shape,
+    ShapeKind,
+    Theme,
+    Wire,
+    channels,
+    to_pdf,
+    to_png,
+)
 from rankscope.errors import MissingExtraError, RequestError
 
 SQUARE = Scene(

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from rankscope.drawing.scene import Label, Scene, Shape, ShapeKind, Wire, around, union
+from rankscope.drawing import Label, Scene, Shape, ShapeKind, Wire, around, union
 
 
 def shape(kind: ShapeKind) -> Shape:

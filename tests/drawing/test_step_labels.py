@@ -1,9 +1,17 @@
 from dataclasses import replace
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term, nodes_of
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.repeats import collapse
+from rankscope.diagrams import (
+    Diagram,
+    Index,
+    Network,
+    Node,
+    Role,
+    Step,
+    Sum,
+    Term,
+    collapse,
+    nodes_of,
+)
 from rankscope.drawing.page import step_tex, with_step_labels
 
 

@@ -5,11 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Sum, Term
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.drawing.stepper import to_html
-from rankscope.drawing.themes import DARK, LIGHT, PRINT, Theme
+from rankscope.diagrams import Diagram, Index, Node, Role, Sum, Term
+from rankscope.drawing import DARK, LIGHT, PRINT, Theme, to_html
 from rankscope.errors import SizeError
 
 

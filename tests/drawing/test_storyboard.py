@@ -1,19 +1,29 @@
 import pytest
 
-from rankscope.diagrams.contraction import Greedy, Plan, plan_contraction
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step, Sum, Term
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.drawing.animation import (
+from rankscope.diagrams import (
+    Diagram,
+    Greedy,
+    Index,
+    Network,
+    Node,
+    Plan,
+    Role,
+    Step,
+    Sum,
+    Term,
+    plan_contraction,
+)
+from rankscope.drawing import (
+    Scene,
+    Shape,
+    ShapeKind,
     describe_steps,
-    of_one_size,
+    frame_sequences,
+    lint,
     plain_caption,
     storyboard,
-    totals,
 )
-from rankscope.drawing.checks import lint
-from rankscope.drawing.frames import frame_sequences
-from rankscope.drawing.scene import Scene, Shape, ShapeKind
+from rankscope.drawing.animation import of_one_size, totals
 from rankscope.errors import SizeError
 
 

@@ -6,10 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
-from rankscope.drawing.svg import Selectable, to_svg
-from rankscope.drawing.themes import DARK, LIGHT, THEMES, Theme
-from rankscope.drawing.typesetting import outline, place_label
+from rankscope.drawing import (
+    DARK,
+    LIGHT,
+    THEMES,
+    Scene,
+    Selectable,
+    Shape,
+    ShapeKind,
+    Theme,
+    Wire,
+    outline,
+    place_label,
+    to_svg,
+)
 from rankscope.errors import DiagramError, RequestError
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.diagrams.parts import IndexKind
-from rankscope.drawing.themes import DARK, LIGHT, PRINT, THEMES, Theme, channels, contrast
+from rankscope.diagrams import IndexKind
+from rankscope.drawing import DARK, LIGHT, PRINT, THEMES, Theme, channels, contrast
 from rankscope.errors import LayoutError
 
 ROLES = ("data", "parameter", "core", "constant", "result", "convolution")

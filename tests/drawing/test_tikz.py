@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.drawing.scene import Scene, Shape, ShapeKind, Wire
-from rankscope.drawing.themes import DARK, LIGHT, THEMES, Theme
-from rankscope.drawing.tikz import to_tikz
-from rankscope.drawing.typesetting import place_label
+from rankscope.drawing import (
+    DARK,
+    LIGHT,
+    THEMES,
+    Scene,
+    Shape,
+    ShapeKind,
+    Theme,
+    Wire,
+    place_label,
+    to_tikz,
+)
 
 LABELS = (
     "$R_{17}$",

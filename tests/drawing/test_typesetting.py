@@ -1,3 +1,6 @@
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import matplotlib as mpl
 import pytest
 from hypothesis import given, settings
@@ -5,13 +8,8 @@ from hypothesis import strategies as st
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from rankscope.drawing.scene import Outline
-from rankscope.drawing.typesetting import (
-    Typesetter,
-    full_primes,
-    is_swappable,
-    typesetter,
-)
+from rankscope.drawing import Outline, Typesetter, typesetter
+from rankscope.drawing.typesetting import full_primes, is_swappable
 
 NUMBERS = st.integers(0, 99999).map(str)
 # Everything that a diagram writes: bonds, cores, sizes, parameters of modules, powers, products.
@@ -179,3 +177,20 @@ def test_a_font_without_zeros_of_its_own_is_left_to_mathtext() -> None:
         fresh = Typesetter()
         assert is_swappable("$R_{12}$")
         assert fresh.layout("$R_{12}$") == fresh.parse("$R_{12}$")
+
+
+def test_typesetters_of_several_threads_do_not_disturb_each_other() -> None:
+    """The page sets labels ahead in a thread while the first picture is drawn."""
+
+    def made(_: int) -> list[Outline]:
+        own = Typesetter()
+        return [own.typeset(template % 7, 12.0) for template in TEMPLATES[:8]]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(made, range(2))
+    finally:
+        sys.setswitchinterval(interval)
+    assert first == second == made(0)

@@ -13,11 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rankscope.drawing.raster import to_pdf, to_png
-from rankscope.drawing.scene import Scene
-from rankscope.drawing.svg import to_svg
-from rankscope.drawing.themes import THEMES
-from rankscope.drawing.tikz import to_tikz
+from rankscope.drawing import THEMES, Scene, to_pdf, to_png, to_svg, to_tikz
 
 CHILD = """
 import hashlib, pickle, sys

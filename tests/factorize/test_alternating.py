@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankscope.factorize import Factors, Reals, Sweeps, compose
 from rankscope.factorize import cp as alternating
-from rankscope.factorize.cp import Sweeps, alternate
-from rankscope.factorize.truncation import Factors, Reals, compose, project
+from rankscope.factorize.cp import alternate
+from rankscope.factorize.truncation import project
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=5).map(tuple)
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
+from rankscope.factorize import MaxBond, RelativeError, Truncation, to_scaled
 from rankscope.factorize import truncation as computing
-from rankscope.factorize.truncation import MaxBond, RelativeError, Truncation, to_scaled
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])

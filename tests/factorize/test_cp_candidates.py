@@ -5,13 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.cp_direct import (
-    Candidate,
-    Solver,
-    sufficient_components,
-    without_search,
-)
-from rankscope.factorize.truncation import Reals
+from rankscope.factorize import Candidate, Reals, Solver, sufficient_components
+from rankscope.factorize.cp_direct import without_search
 
 
 def random_unit(shape: tuple[int, ...], seed: int) -> Reals:

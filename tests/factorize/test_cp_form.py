@@ -9,14 +9,16 @@ from tensorly.decomposition import parafac
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize import truncation as computing
-from rankscope.factorize.cp import CPOptions, component_sum, decompose_cp
-from rankscope.factorize.truncation import (
+from rankscope.factorize import (
     Bonds,
+    CPOptions,
     KeepParameters,
     MaxBond,
     RelativeError,
+    component_sum,
+    decompose_cp,
 )
+from rankscope.factorize import truncation as computing
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple)
 QUICK = CPOptions(num_starts=1, max_sweeps=20, max_iterations=5)

@@ -2,10 +2,8 @@ import numpy
 import pytest
 
 from rankscope.errors import DecompositionError
+from rankscope.factorize import CPOptions, Reals, Solver, compose, search_cp
 from rankscope.factorize import cp as cp_search
-from rankscope.factorize.cp import CPOptions, search_cp
-from rankscope.factorize.cp_direct import Solver
-from rankscope.factorize.truncation import Reals, compose
 
 
 def unit(tensor: Reals) -> Reals:

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.cp_direct import direct_decompositions
-from rankscope.factorize.truncation import Reals, compose
+from rankscope.factorize import Reals, compose, direct_decompositions
 
 
 def unit(tensor: Reals) -> Reals:

@@ -5,14 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.truncation import (
-    Factors,
-    balance,
-    component_norms,
-    compose,
-    outer_columns,
-    project,
-)
+from rankscope.factorize import Factors, balance, component_norms, compose
+from rankscope.factorize.truncation import outer_columns, project
 
 SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=5)
 

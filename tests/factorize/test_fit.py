@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DecompositionError, TooLargeError
-from rankscope.factorize import CPFit, FitOptions, fit_cp
-from rankscope.factorize.truncation import Factors, Reals, component_norms, compose
+from rankscope.factorize import CPFit, Factors, FitOptions, Reals, component_norms, compose, fit_cp
 
 
 def random_factors(shape: tuple[int, ...], num_components: int, seed: int = 0) -> Factors:

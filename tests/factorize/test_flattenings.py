@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.rank_interval import Flattening, Modular, Numeric, best_matricization
-from rankscope.factorize.truncation import compose
+from rankscope.factorize import Flattening, Modular, Numeric, best_matricization, compose
 from rankscope.rank import Partition, matricize, numeric_rank
 
 SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=4)

@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from rankscope.errors import LayerError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import (
-    WeightShape,
-    Window,
-    even_cores,
-    largest_balanced_ranks,
-)
+from rankscope.factorize import FORMATS, WeightShape, Window, largest_balanced_ranks
+from rankscope.factorize.formats.format import even_cores
 
 LIMITS = st.lists(st.integers(1, 12), min_size=1, max_size=3)
 

@@ -9,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.factorize.formats.channel_factors import (
-    ChannelFactors,
-    balanced_factors,
-    largest_prime,
-    splitting_refusal,
-)
-from rankscope.factorize.formats.format import WeightShape
+from rankscope.factorize import ChannelFactors, WeightShape, balanced_factors
+from rankscope.factorize.formats.channel_factors import largest_prime, splitting_refusal
 
 
 # The first six are those of the released code, which deals out factors of two.

@@ -14,15 +14,20 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from rankscope.diagrams import IN_ORDER, to_module
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.search import IN_ORDER
 from rankscope.errors import LayerError
-from rankscope.factorize.cores import random_cores
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import BACKWARD, Format, Ranks, WeightShape, Window
-from rankscope.factorize.formats.plain import DENSE
-from rankscope.factorize.formats.reshaped import ReshapedFormat
+from rankscope.factorize import (
+    DENSE,
+    FORMATS,
+    Format,
+    Ranks,
+    ReshapedFormat,
+    WeightShape,
+    Window,
+    random_cores,
+)
+from rankscope.factorize.formats.format import BACKWARD
 
 ALL = [*FORMATS.values(), DENSE]
 FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda format: format.name)

@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankscope.factorize.cores import random_cores
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import Format, WeightShape, Window
-from rankscope.factorize.formats.plain import (
-    LARGEST_COMPONENT,
-    LEAST_NUMBERS,
+from rankscope.factorize import (
+    FORMATS,
     CPFormat,
+    Format,
     PlainFormat,
     SVDFormat,
     TensorRingFormat,
     TensorTrainFormat,
     TuckerFormat,
-    channels_last,
+    WeightShape,
+    Window,
+    random_cores,
 )
+from rankscope.factorize.formats.plain import LARGEST_COMPONENT, LEAST_NUMBERS, channels_last
 
 PLAIN = [format for format in FORMATS.values() if isinstance(format, PlainFormat)]
 FORMAT = pytest.mark.parametrize("format", PLAIN, ids=lambda format: format.name)

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import LayerError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import Format, Ranks, WeightShape, Window
-from rankscope.factorize.formats.reshaped import ReshapedFormat
+from rankscope.factorize import FORMATS, Format, Ranks, ReshapedFormat, WeightShape, Window
 
 RESHAPED = [format for format in FORMATS.values() if isinstance(format, ReshapedFormat)]
 FORMAT = pytest.mark.parametrize("format", RESHAPED, ids=lambda format: format.name)

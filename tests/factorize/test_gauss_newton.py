@@ -5,14 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.cp_fit import (
-    Descent,
-    Stopping,
-    descend,
-    gradient,
-    normal_matrix,
-)
-from rankscope.factorize.truncation import Factors, Reals, component_norms, compose
+from rankscope.factorize import Factors, Reals, Stopping, component_norms, compose, descend
+from rankscope.factorize.cp_fit import Descent, gradient, normal_matrix
 
 SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=5)
 PATIENT = Stopping(error=1e-11, max_component_norm=1e3, max_iterations=300, least_gain=1e-6)

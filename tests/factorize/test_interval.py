@@ -6,9 +6,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import DecompositionError, PrimeError, TooLargeError
-from rankscope.factorize import CPFit, CPRank, CPRankOptions, FitOptions, cp_rank, hyperdeterminant
-from rankscope.factorize.rank_interval import Flattening, Modular, Numeric
-from rankscope.factorize.truncation import Reals, compose
+from rankscope.factorize import (
+    CPFit,
+    CPRank,
+    CPRankOptions,
+    FitOptions,
+    Flattening,
+    Modular,
+    Numeric,
+    Reals,
+    compose,
+    cp_rank,
+    hyperdeterminant,
+)
 
 HASTY = CPRankOptions(fit=FitOptions(num_restarts=6, max_iterations=100))
 

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rankscope.factorize.rank_interval import (
+from rankscope.factorize import (
     Flattening,
     Modular,
     Numeric,
     best_matricization,
+    compose,
     improve_by_koszul,
     koszul_matrix,
 )
-from rankscope.factorize.truncation import compose
 
 EXACT = Modular(16777213)
 

@@ -6,12 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import LayerError
-from rankscope.factorize.attention import FactorizedMultiheadAttention
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape
-from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize import FORMATS, FactorizedLinear, FactorizedMultiheadAttention, WeightShape
 from rankscope.factorize.projected_attention import PROJECTIONS
 
 SVD = FORMATS["svd"]

@@ -13,21 +13,29 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from rankscope.compression.sites import Site, read_sites
-from rankscope.compression.usage import Call, flops, observe
+from rankscope.compression import Call, Site, observe, read_sites
+from rankscope.compression.usage import flops
+from rankscope.diagrams import IN_ORDER, Network, to_module
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Network
-from rankscope.diagrams.search import IN_ORDER
-from rankscope.factorize.attention import FactorizedMultiheadAttention
-from rankscope.factorize.convolution import FactorizedConv, FactorizedConv1d, FactorizedConv2d
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import BACKWARD, Format, Ranks, WeightShape
-from rankscope.factorize.formats.plain import DENSE
-from rankscope.factorize.formats.reshaped import ReshapedFormat
-from rankscope.factorize.linear import FactorizedEmbedding, FactorizedLinear
-from rankscope.factorize.paths import Path
-from rankscope.factorize.recurrent import FactorizedGRU, FactorizedLSTM, FactorizedRecurrent
+from rankscope.factorize import (
+    DENSE,
+    FORMATS,
+    FactorizedConv,
+    FactorizedConv1d,
+    FactorizedConv2d,
+    FactorizedEmbedding,
+    FactorizedGRU,
+    FactorizedLinear,
+    FactorizedLSTM,
+    FactorizedMultiheadAttention,
+    FactorizedRecurrent,
+    Format,
+    Path,
+    Ranks,
+    ReshapedFormat,
+    WeightShape,
+)
+from rankscope.factorize.formats.format import BACKWARD
 
 KERNEL_FORMATS = tuple(FORMATS)
 MATRIX_FORMATS = tuple(

@@ -7,20 +7,22 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.search import IN_ORDER
+from rankscope.diagrams import IN_ORDER, to_module
 from rankscope.errors import LayerError
-from rankscope.factorize.convolution import (
+from rankscope.factorize import (
+    FORMATS,
     ConvolutionSettings,
     FactorizedConv,
     FactorizedConv1d,
     FactorizedConv2d,
-    check_convolution,
+    Format,
+    Path,
+    Ranks,
+    WeightShape,
+    Window,
+    random_cores,
 )
-from rankscope.factorize.cores import random_cores
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import Format, Ranks, WeightShape, Window
-from rankscope.factorize.paths import Path
+from rankscope.factorize.convolution import check_convolution
 
 FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
 DIRECT = pytest.mark.parametrize("name", ["svd", "tucker", "tensor-train", "r-tucker"])

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from rankscope.errors import LayerError
-from rankscope.factorize.cores import CoreStore, checked_cores, random_cores
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import Format, WeightShape
+from rankscope.factorize import FORMATS, CoreStore, Format, WeightShape, checked_cores, random_cores
 
 BITS = pytest.mark.parametrize("bits", [None, 8, 4])
 FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda format: format.name)

@@ -6,12 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import LayerError
-from rankscope.factorize.attention import CPAttention
-from rankscope.factorize.linear import linear_of
-from rankscope.factorize.projected_attention import AttentionOptions
-from rankscope.factorize.tunable_attention import IdentityCore, TunableAttention
+from rankscope.factorize import (
+    AttentionOptions,
+    CPAttention,
+    IdentityCore,
+    TunableAttention,
+    linear_of,
+)
 
 
 def test_it_is_multi_head_attention_with_heads_of_size_one() -> None:

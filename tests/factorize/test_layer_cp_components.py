@@ -7,10 +7,19 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
-from rankscope.factorize.convolution import FactorizedConv1d, FactorizedConv2d
-from rankscope.factorize.cp_layers import CPConv2d, CPLinear, cp_format
-from rankscope.factorize.formats.plain import CPFormat, SVDFormat, TuckerFormat
-from rankscope.factorize.layer import CPComponents, cores_of, sorted_components
+from rankscope.factorize import (
+    CPComponents,
+    CPConv2d,
+    CPFormat,
+    CPLinear,
+    FactorizedConv1d,
+    FactorizedConv2d,
+    SVDFormat,
+    TuckerFormat,
+    cores_of,
+)
+from rankscope.factorize.cp_layers import cp_format
+from rankscope.factorize.layer import sorted_components
 
 LAYERS = (
     lambda: CPConv2d(3, 4, (3, 2), rank=5),

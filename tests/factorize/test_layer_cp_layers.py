@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import LayerError
-from rankscope.factorize.cp_layers import (
+from rankscope.factorize import (
     CPConv2d,
     CPLinear,
+    WeightShape,
     as_cp,
     cp_unit,
     exact_components,
     matched_rank,
 )
-from rankscope.factorize.formats.format import WeightShape
 
 sizes = st.integers(1, 5)
 

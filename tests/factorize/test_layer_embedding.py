@@ -7,9 +7,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankscope.errors import LayerError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import Format, WeightShape
-from rankscope.factorize.linear import FactorizedEmbedding
+from rankscope.factorize import FORMATS, FactorizedEmbedding, Format, WeightShape
 
 SHAPE = WeightShape(30, 24)
 LOOKING_UP = [FORMATS["svd"], FORMATS["r-tensor-train"]]

@@ -6,22 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Network
-from rankscope.diagrams.parts import Index
+from rankscope.diagrams import Index, Network, to_module
 from rankscope.errors import DecompositionError, LayerError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import Format, Ranks, WeightShape
-from rankscope.factorize.linear import (
+from rankscope.factorize import (
+    FORMATS,
     FactorizedLinear,
+    Format,
     LinearLayer,
-    check_names,
-    dense_linear,
+    Path,
+    Ranks,
+    WeightShape,
     linear_of,
-    linear_steps,
-    prepared,
 )
-from rankscope.factorize.paths import Path
+from rankscope.factorize.linear import check_names, dense_linear, linear_steps, prepared
 
 SHAPE = WeightShape(24, 16)
 FOR_MATRICES = [format for format in FORMATS.values() if format.refusal(SHAPE) is None]

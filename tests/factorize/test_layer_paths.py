@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape, Window
-from rankscope.factorize.paths import (
+from rankscope.factorize import (
+    FORMATS,
     MergedWeight,
     Path,
+    WeightShape,
+    Window,
     choose_path,
     estimate_paths,
-    wants_gradients,
 )
+from rankscope.factorize.paths import wants_gradients
 
 SHAPE = WeightShape(64, 64, (3, 3))
 WINDOW = Window((1, 1), (1, 1), (1, 1))

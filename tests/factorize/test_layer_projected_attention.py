@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
+from rankscope.factorize import AttentionOptions, fresh_projections, split_projections
 from rankscope.factorize.projected_attention import (
-    AttentionOptions,
     Maps,
     attend,
-    fresh_projections,
     join_heads,
     join_projections,
     merged_mask,
     mix_values,
     split_heads,
-    split_projections,
 )
 
 

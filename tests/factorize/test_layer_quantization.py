@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.factorize.cores import GROUP_SIZE, quantize, quantized_bytes
+from rankscope.factorize import quantize, quantized_bytes
+from rankscope.factorize.cores import GROUP_SIZE
 
 BITS = pytest.mark.parametrize("bits", [8, 4])
 DTYPES = pytest.mark.parametrize(

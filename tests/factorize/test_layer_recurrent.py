@@ -6,22 +6,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import LayerError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape
-from rankscope.factorize.linear import FactorizedLinear
-from rankscope.factorize.paths import Path
-from rankscope.factorize.recurrent import (
+from rankscope.factorize import (
+    FORMATS,
     FactorizedGRU,
+    FactorizedLinear,
     FactorizedLSTM,
     FactorizedRecurrent,
+    Path,
     RecurrentSettings,
-    dense_state,
-    flat_weights,
+    WeightShape,
+    gru_step,
+    lstm_step,
     split_weights,
 )
-from rankscope.factorize.recurrent_steps import State, gru_step, lstm_step, scan
+from rankscope.factorize.recurrent import dense_state, flat_weights
+from rankscope.factorize.recurrent_steps import State, scan
 
 SVD = FORMATS["svd"]
 SETTINGS: list[dict[str, int | bool]] = [
@@ -206,8 +207,10 @@ def test_state_copies_and_quantized_cores(classes: Classes, path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [Path.CHAIN, Path.MERGED])
-@pytest.mark.parametrize("classes", [(FactorizedLSTM, nn.LSTM), (FactorizedGRU, nn.GRU)])
+@pytest.mark.parametrize(
+    ("classes", "path"),
+    [((FactorizedLSTM, nn.LSTM), Path.CHAIN), ((FactorizedGRU, nn.GRU), Path.MERGED)],
+)
 def test_it_exports_and_compiles(classes: Classes, path: Path) -> None:
     torch.compiler.reset()  # else sizes that changed since other tests are no integers
     dense = _dense(classes[1], bidirectional=True)

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import LayerError
-from rankscope.factorize.attention import SoftmaxFreeAttention
-from rankscope.factorize.projected_attention import AttentionOptions, fresh_projections
+from rankscope.factorize import AttentionOptions, SoftmaxFreeAttention, fresh_projections
 
 BATCH_FIRST = AttentionOptions(batch_first=True)
 

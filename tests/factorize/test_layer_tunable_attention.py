@@ -8,19 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import LayerError, TooLargeError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.linear import FactorizedLinear
-from rankscope.factorize.projected_attention import AttentionOptions, fresh_projections
-from rankscope.factorize.tunable_attention import (
+from rankscope.factorize import (
+    FORMATS,
+    AttentionOptions,
     CoreMatrix,
     DenseCore,
+    FactorizedLinear,
     IdentityCore,
     LowRankCore,
     SkipLeftCore,
     SkipRightCore,
     TunableAttention,
+    fresh_projections,
 )
 
 FORMS: list[type[CoreMatrix]] = [DenseCore, LowRankCore, SkipLeftCore, SkipRightCore]

@@ -3,16 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankscope.factorize import Factors, NormalOperator, Stopping, compose, descend
 from rankscope.factorize.cp_fit import (
-    NormalOperator,
-    Stopping,
     dense_equations,
-    descend,
     gradient,
     matrix_free_equations,
     normal_matrix,
 )
-from rankscope.factorize.truncation import Factors, compose
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=5).map(tuple)
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize.truncation import RealTensor, to_array, to_unit
+from rankscope.factorize import RealTensor, to_unit
+from rankscope.factorize.truncation import to_array
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from rankscope.factorize.tensor_ring import Ring, contract_ring, descend_ring
+from rankscope.factorize import Ring, contract_ring
+from rankscope.factorize.tensor_ring import descend_ring
 
 
 def random_ring(sizes: tuple[int, ...], bonds: tuple[int, ...], seed: int) -> Ring:

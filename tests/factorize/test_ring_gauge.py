@@ -6,13 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.factorize.tensor_ring import (
-    Ring,
-    contract_ring,
-    decompose_tensor_ring,
-    least_norm_cores,
-)
-from rankscope.factorize.truncation import Bonds
+from rankscope.factorize import Bonds, Ring, contract_ring, decompose_tensor_ring
+from rankscope.factorize.tensor_ring import least_norm_cores
 
 
 def draw(*shape: int, seed: int) -> Tensor:

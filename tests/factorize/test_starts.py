@@ -1,7 +1,8 @@
 import numpy
 import pytest
 
-from rankscope.factorize.truncation import compose, random_start, resize
+from rankscope.factorize import compose
+from rankscope.factorize.truncation import random_start, resize
 
 
 def test_random_starts_have_norm_1_and_follow_their_generator() -> None:

@@ -7,19 +7,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize.svd import (
+from rankscope.factorize import (
+    Bonds,
     Economy,
+    KeepParameters,
+    MaxBond,
     Randomized,
+    RelativeError,
     SVDMethod,
     decompose_svd,
     left_singular_vectors,
     thin_svd,
-)
-from rankscope.factorize.truncation import (
-    Bonds,
-    KeepParameters,
-    MaxBond,
-    RelativeError,
 )
 
 SIZES = st.integers(1, 12)

@@ -7,19 +7,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize.tensor_ring import (
-    contract_ring,
-    count_ring,
-    decompose_tensor_ring,
-    limited_ring_bonds,
-)
-from rankscope.factorize.tensor_train import decompose_tensor_train
-from rankscope.factorize.truncation import (
+from rankscope.factorize import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
+    contract_ring,
+    count_ring,
+    decompose_tensor_ring,
+    decompose_tensor_train,
 )
+from rankscope.factorize.tensor_ring import limited_ring_bonds
 
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple)
 SEEDS = st.integers(0, 99)

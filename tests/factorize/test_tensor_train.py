@@ -9,17 +9,15 @@ from tensorly.decomposition import tensor_train
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize.tensor_train import (
-    contract_train,
-    count_train,
-    decompose_tensor_train,
-    limited_bonds,
-)
-from rankscope.factorize.truncation import (
+from rankscope.factorize import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
+    contract_train,
+    count_train,
+    decompose_tensor_train,
+    limited_bonds,
 )
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=5)

@@ -9,12 +9,20 @@ from tensorly.cp_tensor import CPTensor
 from tensorly.decomposition import parafac, tensor_ring, tensor_train, tucker
 
 from rankscope.errors import DecompositionError, MissingExtraError
-from rankscope.factorize.cp import CP, decompose_cp
-from rankscope.factorize.tensor_ring import TensorRing, decompose_tensor_ring
-from rankscope.factorize.tensor_train import TensorTrain, decompose_tensor_train
-from rankscope.factorize.tensorly_tensors import Form, from_tensorly, to_tensorly
-from rankscope.factorize.truncation import MaxBond
-from rankscope.factorize.tucker import Tucker, decompose_tucker
+from rankscope.factorize import (
+    CP,
+    MaxBond,
+    TensorRing,
+    TensorTrain,
+    Tucker,
+    decompose_cp,
+    decompose_tensor_ring,
+    decompose_tensor_train,
+    decompose_tucker,
+    from_tensorly,
+    to_tensorly,
+)
+from rankscope.factorize.tensorly_tensors import Form
 
 TENSOR = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 SUM = decompose_cp(TENSOR, MaxBond(3))

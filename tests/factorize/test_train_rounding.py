@@ -5,19 +5,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize import truncation as computing
-from rankscope.factorize.tensor_train import (
+from rankscope.factorize import (
+    KeepParameters,
+    MaxBond,
+    RelativeError,
     Train,
     contract_train,
     decompose_tensor_train,
     limited_bonds,
     round_tensor_train,
 )
-from rankscope.factorize.truncation import (
-    KeepParameters,
-    MaxBond,
-    RelativeError,
-)
+from rankscope.factorize import truncation as computing
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 

@@ -5,13 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize.truncation import (
-    Bonds,
-    KeepParameters,
-    MaxBond,
-    RelativeError,
-    bond_sizes,
-)
+from rankscope.factorize import Bonds, KeepParameters, MaxBond, RelativeError, bond_sizes
 
 
 def tucker_count(sizes: tuple[int, ...], ranks: tuple[int, ...]) -> int:

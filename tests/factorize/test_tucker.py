@@ -2,7 +2,7 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.truncation import compose
+from rankscope.factorize import compose
 from rankscope.factorize.tucker import compress
 
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize.truncation import Bonds
-from rankscope.factorize.tucker import decompose_tucker, multiply_factors, tucker_energy
+from rankscope.factorize import Bonds, decompose_tucker, multiply_factors, tucker_energy
 
 
 @settings(deadline=None, max_examples=25)

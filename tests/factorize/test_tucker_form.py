@@ -10,13 +10,15 @@ from tensorly.decomposition import partial_tucker
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
-from rankscope.factorize.truncation import (
+from rankscope.factorize import (
     Bonds,
     KeepParameters,
     MaxBond,
     RelativeError,
+    decompose_tucker,
+    matricized,
 )
-from rankscope.factorize.tucker import decompose_tucker, matricized, multiply
+from rankscope.factorize.tucker import multiply
 
 SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 SEEDS = st.integers(0, 999)

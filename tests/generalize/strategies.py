@@ -7,14 +7,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.factorize.cp_layers import CPConv2d, CPLinear, PaddingMode
-from rankscope.generalize.layer_trace import (
-    Activations,
-    LayerTrace,
-    measure_activations,
-    trace_layers,
-)
-from rankscope.generalize.sample import Sample
+from rankscope.factorize import CPConv2d, CPLinear, PaddingMode
+from rankscope.generalize import Activations, LayerTrace, Sample, measure_activations, trace_layers
 
 IMAGE = (3, 6, 6)
 NUM_CLASSES = 3

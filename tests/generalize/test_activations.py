@@ -9,9 +9,9 @@ from tests.generalize.strategies import Recipe, drawn, random_network, recipes
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.factorize.cp_layers import CPLinear
-from rankscope.generalize.layer_trace import cushions, measure_activations, trace_layers
-from rankscope.generalize.sample import Sample
+from rankscope.factorize import CPLinear
+from rankscope.generalize import Sample, measure_activations, trace_layers
+from rankscope.generalize.layer_trace import cushions
 
 
 def test_norms_are_those_of_the_inputs_of_layers() -> None:

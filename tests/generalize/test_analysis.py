@@ -9,12 +9,21 @@ from tests.generalize.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError, RobustnessError, SizeError
-from rankscope.generalize.analysis import Generalization, Options, analyse
-from rankscope.generalize.finite_class import Chernoff, Quantization
-from rankscope.generalize.properties import Exact
-from rankscope.generalize.rank_search import CushionLimits, Search
-from rankscope.generalize.sample import AsPublished, Euclidean, Sample, margin_loss
-from rankscope.networks.catalogue import build
+from rankscope.generalize import (
+    AsPublished,
+    Chernoff,
+    CushionLimits,
+    Euclidean,
+    Exact,
+    Generalization,
+    Options,
+    Quantization,
+    Sample,
+    Search,
+    analyse,
+    margin_loss,
+)
+from rankscope.networks import build
 
 FAST = Options(num_jacobians=2)
 

@@ -9,10 +9,16 @@ from tests.generalize.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError, UnsupportedModuleError
-from rankscope.factorize.cp_layers import CPLinear
-from rankscope.generalize.arora import NoiseStability, arora_order, measure_noise_stability
-from rankscope.generalize.layer_trace import measure_activations, trace_layers
-from rankscope.generalize.sample import Sample, margin_loss
+from rankscope.factorize import CPLinear
+from rankscope.generalize import (
+    NoiseStability,
+    Sample,
+    arora_order,
+    margin_loss,
+    measure_activations,
+    measure_noise_stability,
+    trace_layers,
+)
 
 
 def chain() -> tuple[Any, Sample]:

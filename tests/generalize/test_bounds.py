@@ -7,14 +7,14 @@ import pytest
 from tests.generalize.strategies import drawn, random_network
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalize.bounds import (
+from rankscope.generalize import (
     GeneralizationBound,
+    choose_ranks,
     compression_order,
+    margin_loss,
     parameter_counting,
     slides_order,
 )
-from rankscope.generalize.rank_search import choose_ranks
-from rankscope.generalize.sample import margin_loss
 from rankscope.theorem import Theorem
 
 

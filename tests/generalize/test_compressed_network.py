@@ -10,17 +10,22 @@ from tests.generalize.strategies import RANKS, Recipe, drawn, random_network, re
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.factorize.cp_layers import CPConv2d, CPLinear
-from rankscope.generalize.compressed_network import (
+from rankscope.factorize import CPConv2d, CPLinear
+from rankscope.generalize import (
+    AsPublished,
+    Euclidean,
+    LargestEntry,
+    RankChoice,
+    Sample,
     check_deviation,
-    compressed_network,
+    choose_ranks,
+    measure_activations,
     outputs_of,
     relative_errors,
+    trace_layers,
 )
-from rankscope.generalize.layer_trace import measure_activations, trace_layers
-from rankscope.generalize.rank_search import RankChoice, choose_ranks
-from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Sample
-from rankscope.networks.cp_networks import in_cp_form
+from rankscope.generalize.compressed_network import compressed_network
+from rankscope.networks import in_cp_form
 
 
 @pytest.mark.slow

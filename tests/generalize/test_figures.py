@@ -9,9 +9,8 @@ from tests.generalize.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import OutputError
-from rankscope.factorize.cp_layers import CPLinear
-from rankscope.generalize.analysis import Options, analyse, draw_properties
-from rankscope.generalize.sample import Sample
+from rankscope.factorize import CPLinear
+from rankscope.generalize import Options, Sample, analyse, draw_properties
 
 
 @pytest.mark.slow

@@ -10,10 +10,8 @@ from tests.generalize.strategies import random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.factorize.convolution import FactorizedConv2d
-from rankscope.factorize.cp_layers import CPConv2d, CPLinear
-from rankscope.factorize.linear import FactorizedLinear
-from rankscope.generalize.finite_class import Quantization, QuantizedNetwork, quantize_network
+from rankscope.factorize import CPConv2d, CPLinear, FactorizedConv2d, FactorizedLinear
+from rankscope.generalize import Quantization, QuantizedNetwork, quantize_network
 
 LOG_SCALES = math.log(255)
 

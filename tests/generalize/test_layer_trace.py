@@ -8,13 +8,9 @@ from tests.generalize.strategies import IMAGE, drawn, random_network
 from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError, UnsupportedModuleError
-from rankscope.factorize.convolution import FactorizedConv2d
-from rankscope.factorize.cp_layers import CPConv2d, CPLinear
-from rankscope.factorize.formats.plain import SVDFormat
-from rankscope.generalize.layer_trace import trace_layers
-from rankscope.networks.catalogue import build
-from rankscope.networks.cp_networks import in_cp_form
-from rankscope.networks.image import WideResNet
+from rankscope.factorize import CPConv2d, CPLinear, FactorizedConv2d, SVDFormat
+from rankscope.generalize import trace_layers
+from rankscope.networks import WideResNet, build, in_cp_form
 
 
 def test_running_a_walk_gives_what_the_model_gives() -> None:

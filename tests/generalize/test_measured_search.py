@@ -6,13 +6,15 @@ from hypothesis import strategies as st
 from tests.generalize.strategies import Recipe, drawn, random_network, recipes
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalize.compressed_network import (
-    compressed_network,
+from rankscope.generalize import (
+    Euclidean,
+    LargestEntry,
+    Search,
+    Tolerance,
     find_measured_ranks,
     outputs_of,
 )
-from rankscope.generalize.rank_search import Search
-from rankscope.generalize.sample import Euclidean, LargestEntry, Tolerance
+from rankscope.generalize.compressed_network import compressed_network
 from rankscope.progress import Progress
 
 

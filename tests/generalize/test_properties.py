@@ -7,15 +7,16 @@ from tests.generalize.strategies import RANKS, Recipe, drawn, random_network, re
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.factorize.cp_layers import CPConv2d, CPLinear
-from rankscope.generalize.layer_trace import CPLayer, trace_layers
-from rankscope.generalize.properties import (
+from rankscope.factorize import CPConv2d, CPLinear
+from rankscope.generalize import (
+    CPLayer,
     Exact,
     Triangle,
     fourier_factors,
     kernel_spectra,
+    trace_layers,
 )
-from rankscope.robust.operator_norms import as_matrix
+from rankscope.robust import as_matrix
 
 ROUNDING = 1 + 1e-9
 

@@ -6,18 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.compression.training.loop import fit
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe, fit
 from rankscope.errors import GeneralizationError
-from rankscope.generalize.compressed_network import outputs_of
-from rankscope.generalize.finite_class import (
+from rankscope.generalize import (
     Quantization,
     QuantizedCrossEntropy,
     fixed_scales,
+    outputs_of,
     quantize_network,
 )
-from rankscope.networks.batches import Batch, TensorData
-from rankscope.networks.cp_networks import with_cp_layers
+from rankscope.networks import Batch, TensorData, with_cp_layers
 
 
 def network(seed: int) -> nn.Module:

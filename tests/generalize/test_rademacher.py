@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalize.bounds import (
-    RademacherComplexity,
-    measure_rademacher,
-    rademacher_bound,
-)
+from rankscope.generalize import RademacherComplexity, measure_rademacher, rademacher_bound
 
 LABELS = torch.arange(400) % 5
 

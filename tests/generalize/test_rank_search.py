@@ -10,12 +10,25 @@ from tests.generalize.strategies import RANKS, Drawn, Recipe, drawn, random_netw
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.factorize.cp_layers import CPLinear
+from rankscope.factorize import CPLinear
+from rankscope.generalize import (
+    AsPublished,
+    CushionLimits,
+    Direct,
+    Euclidean,
+    Exact,
+    Form,
+    LargestEntry,
+    Sample,
+    Search,
+    Triangle,
+    choose_ranks,
+    find_ranks,
+    margins,
+    measure_activations,
+    trace_layers,
+)
 from rankscope.generalize.compressed_network import compressed_network
-from rankscope.generalize.layer_trace import measure_activations, trace_layers
-from rankscope.generalize.properties import Exact, Form, Triangle
-from rankscope.generalize.rank_search import CushionLimits, Direct, Search, choose_ranks, find_ranks
-from rankscope.generalize.sample import AsPublished, Euclidean, LargestEntry, Sample, margins
 
 FORMS = (Triangle(), Exact(), Exact(is_monotone=True))
 MODES = (Direct(), CushionLimits())

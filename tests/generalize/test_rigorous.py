@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalize.finite_class import (
+from rankscope.generalize import (
     Chernoff,
     Hoeffding,
     Quantization,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import GeneralizationError
-from rankscope.generalize.sample import (
+from rankscope.generalize import (
     AsPublished,
     Euclidean,
     LargestEntry,

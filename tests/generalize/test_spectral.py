@@ -9,11 +9,15 @@ from tests.generalize.strategies import drawn, random_network
 from torch import nn
 
 from rankscope.errors import GeneralizationError, UnsupportedModuleError
-from rankscope.factorize.cp_layers import CPLinear
-from rankscope.generalize.bounds import spectral_order
-from rankscope.generalize.layer_trace import measure_activations, trace_layers
-from rankscope.generalize.sample import Sample, margin_loss
-from rankscope.robust.operator_norms import as_matrix
+from rankscope.factorize import CPLinear
+from rankscope.generalize import (
+    Sample,
+    margin_loss,
+    measure_activations,
+    spectral_order,
+    trace_layers,
+)
+from rankscope.robust import as_matrix
 
 
 def test_the_bound_of_matrices_is_its_formula() -> None:

@@ -4,13 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.training.loop import EveryFewEpochs, cross_entropy, fit
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import EveryFewEpochs, Recipe, cross_entropy, fit
 from rankscope.errors import GeneralizationError
-from rankscope.factorize.cp_layers import CPConv2d, CPLinear
-from rankscope.generalize.analysis import Options, TrackBounds, analyse, usual_searches
-from rankscope.generalize.sample import Sample
-from rankscope.networks.batches import TensorData
+from rankscope.factorize import CPConv2d, CPLinear
+from rankscope.generalize import Options, Sample, TrackBounds, analyse, usual_searches
+from rankscope.networks import TensorData
 
 
 def network() -> nn.Module:

@@ -7,8 +7,7 @@ import torch
 from hypothesis import strategies
 from torch import nn
 
-from rankscope.lab.constructions.dense import Reals, dense_layers
-from rankscope.lab.constructions.piecewise_linear import PiecewiseLinear
+from rankscope.lab.constructions import PiecewiseLinear, Reals, dense_layers
 
 QUARTERS = strategies.integers(-40, 40).map(lambda number: number / 4)
 

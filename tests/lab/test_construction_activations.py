@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies
 from tests.lab.strategies import points_in_square, random_network
 from torch import nn
 
-from rankscope.lab.constructions.dense import (
+from rankscope.lab.constructions import (
     ACTIVATIONS,
     ELU,
     GELU,

@@ -7,23 +7,24 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import ConstructionError, TooLargeError
-from rankscope.lab.constructions.approximation import (
+from rankscope.lab.constructions import (
+    Box,
     ExponentialSum,
-    approximate_on_box,
-    approximate_on_interval,
-    fit_exponentials,
-    lattice,
-)
-from rankscope.lab.constructions.dense import Box, Reals, dense_layers, evaluate
-from rankscope.lab.constructions.interval_arithmetic import (
     IntervalFunction,
     LipschitzFunction,
+    Reals,
     Target,
+    approximate_on_box,
+    approximate_on_interval,
     cos,
+    dense_layers,
+    evaluate,
+    exact_values,
     exp,
+    fit_exponentials,
+    lattice,
     sin,
 )
-from rankscope.lab.constructions.piecewise_linear import exact_values
 
 # Approximation.
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions.attention import (
+from rankscope.lab.constructions import (
     MultiHeadAttention,
     Recurrence,
     RecurrentAttention,

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.functional import dropout as torch_dropout
 
 from rankscope.errors import ConstructionError
-from rankscope.factorize.rank_interval import cp_rank
-from rankscope.lab.constructions.blocks import (
+from rankscope.factorize import cp_rank
+from rankscope.lab.constructions import (
     BatchNormalization,
     EarlyStopping,
     JacobianRange,

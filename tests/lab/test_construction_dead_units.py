@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions.dead_units import DeadUnits, LayerUnits, dead_units
-from rankscope.networks.catalogue import build_trained
-from rankscope.networks.image import DigitsNetwork
+from rankscope.lab.constructions import DeadUnits, LayerUnits
+from rankscope.lab.constructions.dead_units import dead_units
+from rankscope.networks import DigitsNetwork, build_trained
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions.dense import (
+from rankscope.lab.constructions import (
     Box,
     DenseLayer,
     dense_layers,

@@ -13,29 +13,32 @@ from tests.lab.strategies import (
 )
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions.dense import Box, DenseLayer, dense_layers, evaluate, relu_network
-from rankscope.lab.constructions.explicit_networks import (
+from rankscope.lab.constructions import (
+    Box,
+    DenseLayer,
     MaxMinString,
+    PiecewiseLinear,
     Step,
+    dense_layers,
     depth_separation,
     distance_to_sawtooth,
+    evaluate,
     l1_distance,
+    montufar_lower_bound,
     montufar_network,
     most_pieces,
     narrow_form,
     narrow_network,
+    one_hidden_layer,
+    regions_in_plane,
+    regions_in_space,
+    regions_on_line,
+    relu_network,
     sawtooth_distance_bound,
     sawtooth_function,
     sawtooth_network,
     two_five_one,
 )
-from rankscope.lab.constructions.piecewise_linear import PiecewiseLinear, one_hidden_layer
-from rankscope.lab.constructions.regions import (
-    montufar_lower_bound,
-    regions_in_plane,
-    regions_on_line,
-)
-from rankscope.lab.constructions.regions_space import regions_in_space
 
 # Two five one.
 

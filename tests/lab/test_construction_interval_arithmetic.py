@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions import interval_arithmetic as ia
-from rankscope.lab.constructions.interval_arithmetic import (
+from rankscope.lab.constructions import (
     Interval,
     IntervalFunction,
     LipschitzFunction,
@@ -16,6 +15,7 @@ from rankscope.lab.constructions.interval_arithmetic import (
     Target,
     sin,
 )
+from rankscope.lab.constructions import interval_arithmetic as ia
 
 # Interval arithmetic.
 

@@ -9,10 +9,7 @@ from hypothesis import assume, given, settings, strategies
 from torch.nn import functional
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions import learning
-from rankscope.lab.constructions.dense import Reals
-from rankscope.lab.constructions.learning import (
-    CONVERGENCE,
+from rankscope.lab.constructions import (
     Adam,
     AveragedMomentum,
     ConvexProblem,
@@ -20,6 +17,7 @@ from rankscope.lab.constructions.learning import (
     Gradient,
     GradientDescent,
     HeavyBall,
+    Reals,
     Rule,
     compare_distributions,
     cross_entropy,
@@ -27,10 +25,12 @@ from rankscope.lab.constructions.learning import (
     follow,
     gradient_descent,
     kullback_leibler,
+    learning,
     least_squares,
     logistic_regression,
     total_variation,
 )
+from rankscope.lab.constructions.learning import CONVERGENCE
 
 # Distances.
 

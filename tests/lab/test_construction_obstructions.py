@@ -8,9 +8,10 @@ from numpy.polynomial import Polynomial
 from tests.lab.strategies import points_in_square, random_network
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions.dense import Box, evaluate
-from rankscope.lab.constructions.obstructions import (
+from rankscope.lab.constructions import (
+    Box,
     Obstruction,
+    evaluate,
     find_obstruction,
     maximum_of_three,
     polynomial_barrier,

@@ -7,22 +7,43 @@ import pytest
 from torch import nn
 
 from rankscope.errors import ConstructionError, OutputError
-from rankscope.lab.constructions.approximation import approximate_on_interval
-from rankscope.lab.constructions.dead_units import DeadUnits, LayerUnits
-from rankscope.lab.constructions.dense import Box, dense_layers
-from rankscope.lab.constructions.explicit_networks import two_five_one
-from rankscope.lab.constructions.interval_arithmetic import IntervalFunction, exp
-from rankscope.lab.constructions.learning import (
+from rankscope.lab.constructions import (
     Adam,
+    Axes,
+    Box,
+    DeadUnits,
     GradientDescent,
+    IntervalFunction,
+    LayerUnits,
+    PiecewiseLinear,
+    approximate_on_interval,
+    dense_layers,
+    draw_activations,
+    draw_approximation,
+    draw_barrier,
+    draw_binary_distances,
+    draw_curves,
+    draw_dead_units,
+    draw_descent,
+    draw_hidden_units,
+    draw_matrices,
+    draw_realizations,
+    draw_regions,
+    draw_sawtooth,
+    draw_shared_matrices,
+    draw_two_five_one,
+    draw_ways,
+    exp,
+    find_obstruction,
     follow,
     gradient_descent,
     least_squares,
-)
-from rankscope.lab.constructions.obstructions import (
-    find_obstruction,
     maximum_of_three,
     polynomial_barrier,
+    regions_in_plane,
+    save_figure,
+    shared_convolution,
+    two_five_one,
 )
 from rankscope.lab.constructions.pictures import (
     FIRST,
@@ -30,30 +51,8 @@ from rankscope.lab.constructions.pictures import (
     SECOND,
     SEVERAL,
     STYLES,
-    Axes,
-    draw_activations,
-    draw_binary_distances,
-    draw_curves,
-    draw_dead_units,
-    draw_descent,
-    draw_matrices,
-    draw_shared_matrices,
-    draw_ways,
-    save_figure,
     shared_colours,
 )
-from rankscope.lab.constructions.pictures_functions import (
-    draw_approximation,
-    draw_barrier,
-    draw_hidden_units,
-    draw_realizations,
-    draw_regions,
-    draw_sawtooth,
-    draw_two_five_one,
-)
-from rankscope.lab.constructions.piecewise_linear import PiecewiseLinear
-from rankscope.lab.constructions.regions import regions_in_plane
-from rankscope.lab.constructions.weight_sharing import shared_convolution
 
 # Figures.
 

@@ -9,13 +9,16 @@ from tests.lab.strategies import QUARTERS, piecewise_linear, random_network
 from torch import nn
 
 from rankscope.errors import ConstructionError
-from rankscope.lab.constructions.dense import DenseLayer, dense_layers, evaluate, relu_network
-from rankscope.lab.constructions.piecewise_linear import (
+from rankscope.lab.constructions import (
+    DenseLayer,
     PiecewiseLinear,
+    dense_layers,
+    evaluate,
     exact_values,
     fewest_units,
     one_hidden_layer,
     read_piecewise_linear,
+    relu_network,
     subset_with_sum,
     with_fewest_units,
 )

@@ -12,22 +12,23 @@ from tests.lab.strategies import (
 )
 
 from rankscope.errors import ConstructionError, TooLargeError
-from rankscope.lab.constructions.dense import Box, DenseLayer, evaluate, relu_network
-from rankscope.lab.constructions.piecewise_linear import (
+from rankscope.lab.constructions import (
+    Box,
+    DenseLayer,
     PiecewiseLinear,
-    one_hidden_layer,
-    read_piecewise_linear,
-)
-from rankscope.lab.constructions.regions import (
     Polygon,
+    evaluate,
     montufar_lower_bound,
+    one_hidden_layer,
     product_upper_bound,
+    read_piecewise_linear,
     regions_in_plane,
+    regions_in_space,
     regions_on_line,
-    split,
+    relu_network,
     zaslavsky_upper_bound,
 )
-from rankscope.lab.constructions.regions_space import regions_in_space
+from rankscope.lab.constructions.regions import split
 
 # Region bounds.
 

@@ -7,18 +7,20 @@ from hypothesis import strategies as st
 from tests.lab.strategies import points_in_square, random_network, sampled_patterns
 
 from rankscope.errors import ConstructionError, TooLargeError
-from rankscope.lab.constructions.dense import Box, DenseLayer, evaluate, rational, relu_network
-from rankscope.lab.constructions.regions import (
-    product_upper_bound,
-    regions_on_line,
-    zaslavsky_upper_bound,
-)
-from rankscope.lab.constructions.regions_space import (
+from rankscope.lab.constructions import (
     Ball,
+    Box,
+    DenseLayer,
+    evaluate,
     largest_ball,
+    product_upper_bound,
     proves_empty,
     proves_interior,
+    rational,
     regions_in_space,
+    regions_on_line,
+    relu_network,
+    zaslavsky_upper_bound,
 )
 
 # Largest ball.

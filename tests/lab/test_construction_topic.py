@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import OutputError
-from rankscope.lab.constructions.topic import (
+from rankscope.lab.constructions import (
     Topic,
     TopicResult,
     Value,

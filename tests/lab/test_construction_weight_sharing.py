@@ -10,15 +10,15 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from rankscope.errors import ConstructionError, TooLargeError
-from rankscope.lab.constructions.dense import Reals
-from rankscope.lab.constructions.weight_sharing import (
+from rankscope.lab.constructions import (
+    Reals,
     SharedMatrix,
     as_matrix,
     shared_convolution,
     shared_graph_layer,
     shared_recurrence,
 )
-from rankscope.robust.orthogonal import OrthogonalConv2d
+from rankscope.robust import OrthogonalConv2d
 
 # Shared matrix.
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from rankscope.errors import ExperimentError
-from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext, takes_seeds
+from rankscope.lab.experiments import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.experiment import takes_seeds
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import ExperimentError
-from rankscope.lab.experiments.baselines import (
-    NEIGHBOURS,
+from rankscope.lab.experiments import (
+    CharacterTask,
     ClassBaseline,
     NGramBaseline,
     PixelBaseline,
+    PixelTask,
+    RunContext,
     witten_bell_loss,
 )
-from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.sequence_models import CharacterTask, PixelTask
+from rankscope.lab.experiments.baselines import NEIGHBOURS
 
 TEXTS = st.lists(st.integers(0, 3), min_size=6, max_size=40)
 

@@ -12,9 +12,7 @@ import torch
 
 from rankscope.cli.main import main
 from rankscope.errors import CheckpointError, ExperimentError, OutputError
-from rankscope.lab.experiments.campaign import Campaign, Item, read_campaign
-from rankscope.lab.experiments.experiment import Row
-from rankscope.lab.experiments.running import read_outcome
+from rankscope.lab.experiments import Campaign, Item, Row, read_campaign, read_outcome
 from rankscope.resumable import ResumableFolder
 
 ROW, OTHER = "random-64-to-64-at-1.2", "random-64-to-64-at-2.5"
@@ -258,6 +256,7 @@ from rankscope.lab.experiments.campaign import Campaign, Item
 from rankscope.lab.experiments.catalogue import find_experiment
 
 torch.set_num_threads(1)
+os.nice = lambda increment: increment  # beside other work the lowest priority would take hours
 loop.CHECKPOINT_SECONDS = 0.1
 items = (
     Item("depth-width", only=("depth-1-size-3000",), quick=True),

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rankscope.errors import ExperimentError, RequestError
-from rankscope.lab.experiments.catalogue import (
+from rankscope.lab.experiments import (
     EXPERIMENTS,
     TOPIC_GROUPS,
     TOPICS,
@@ -67,3 +67,4 @@ def test_an_experiment_loads_only_what_it_needs() -> None:
     homes = {f"rankscope.lab.experiments.{listed.module}" for listed in EXPERIMENTS.values()}
     assert homes & loaded == {"rankscope.lab.experiments.classifiers"}
     assert "rankscope.compression.planning" not in loaded
+    assert "torch._dynamo" not in loaded, "torch's compiler takes two seconds to load"

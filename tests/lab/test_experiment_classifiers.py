@@ -6,25 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.compression.training.recipe import Constant, Recipe
+from rankscope.compression import Constant, Recipe
 from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
+from rankscope.lab.experiments import ClassifierEntry, Entry, Form, Row, RunContext, percent_right
 from rankscope.lab.experiments.classifiers import (
     DIGITS,
     FORMS,
     MNIST_PATCHES,
     SIZES,
     SMALL_DIGITS_PATCHES,
-    ClassifierEntry,
-    Form,
     learning_curves,
-    odd_even_rank,
-    percent_right,
+    log_rank_bound,
 )
-from rankscope.lab.experiments.experiment import Entry, Row, RunContext
-from rankscope.networks.batches import TensorData
-from rankscope.networks.classifiers import ShallowClassifier
-from rankscope.networks.features import PatchFeatures
+from rankscope.networks import PatchFeatures, ShallowClassifier, TensorData
 
 SHALLOW_VS_DEEP = find_experiment("shallow-vs-deep")
 TT_DIGITS = find_experiment("tt-digits")
@@ -76,7 +71,7 @@ def test_more_samples_than_there_are_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_rank_is_the_minimal_cut_between_odd_and_even_patches() -> None:
-    assert odd_even_rank(ENTRY.build(10)) == pytest.approx(math.log10(3))
+    assert log_rank_bound(ENTRY.build(10)) == pytest.approx(math.log10(3))
 
 
 def test_percents_count_labels_with_the_largest_logit() -> None:

@@ -5,26 +5,24 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe
 from rankscope.errors import ExperimentError
-from rankscope.factorize.cp_layers import CPLinear
+from rankscope.factorize import CPLinear
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.cp_networks import (
+from rankscope.lab.experiments import (
     AccuracyEntry,
+    LabelNoiseEntry,
     PropertiesEntry,
+    RademacherEntry,
     ResNetWorkload,
+    Row,
+    RunContext,
     TrainingWorkload,
-    inputs_and_labels,
     small_network,
 )
-from rankscope.lab.experiments.experiment import Row, RunContext
-from rankscope.lab.experiments.label_noise import (
-    LabelNoiseEntry,
-    RademacherEntry,
-    component_spectra,
-)
-from rankscope.networks.batches import PadCropFlip, TensorData
-from rankscope.networks.datasets import DataSet
+from rankscope.lab.experiments.cp_networks import inputs_and_labels
+from rankscope.lab.experiments.label_noise import component_spectra
+from rankscope.networks import DataSet, PadCropFlip, TensorData
 
 CP_LAYERS_ACCURACY = find_experiment("cp-layers-accuracy")
 

@@ -6,18 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.lab.experiments.claims import Verdict
+from rankscope.lab.experiments import Decoder, RunContext, Verdict, block_sites
 from rankscope.lab.experiments.decoder_compression import (
     RULES,
-    Decoder,
-    block_sites,
     by_losses,
     by_rule,
     excesses,
     uniform_count,
 )
-from rankscope.lab.experiments.experiment import RunContext
-from rankscope.networks.llama import Llama, LlamaSizes
+from rankscope.networks import Llama, LlamaSizes
 
 
 def decoder() -> Decoder:

@@ -5,19 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe
 from rankscope.lab import find_experiment
+from rankscope.lab.experiments import (
+    Budget,
+    CertifiedTask,
+    DegreeEntry,
+    ImageTask,
+    Row,
+    RunContext,
+    WaveTask,
+)
 from rankscope.lab.experiments.degree_budget import (
     COMPARISONS,
     DEGREES,
     QUICK,
-    Budget,
-    DegreeEntry,
     differences,
     draw_curves,
 )
-from rankscope.lab.experiments.degree_tasks import CertifiedTask, ImageTask, WaveTask
-from rankscope.lab.experiments.experiment import Row, RunContext
 
 DEGREE_BUDGET = find_experiment("degree-budget")
 

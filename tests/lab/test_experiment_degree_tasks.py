@@ -3,15 +3,9 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import ExperimentError
-from rankscope.lab.experiments.degree_tasks import (
-    CertifiedTask,
-    ImageTask,
-    TargetSearch,
-    Task,
-    WaveTask,
-)
+from rankscope.lab.experiments import CertifiedTask, ImageTask, TargetSearch, Task, WaveTask
 from rankscope.progress import Progress
-from rankscope.rank.quadrature import Uniform, quadrature_kernel
+from rankscope.rank import Uniform, quadrature_kernel
 from rankscope.seeds import seed_of
 
 # Targets: their rank, the error that the lower degree cannot avoid, and refusals.
@@ -121,7 +115,7 @@ def test_the_error_of_a_classifier_is_the_percentage_of_wrong_answers() -> None:
 
 
 def test_images_are_averaged_over_squares_and_standardized() -> None:
-    from rankscope.networks.datasets import load_data_set
+    from rankscope.networks import load_data_set
 
     task_data = ImageTask("digits", 8, 4, num_samples=100).task_data(None, seed=0)
     images = load_data_set("digits").train.head(100).inputs

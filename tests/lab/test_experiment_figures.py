@@ -1,9 +1,7 @@
 import numpy
 import pytest
 
-from rankscope.lab.experiments.catalogue import EXPERIMENTS, find_experiment
-from rankscope.lab.experiments.experiment import Row
-from rankscope.lab.experiments.figures import DotFigure, LineFigure
+from rankscope.lab.experiments import EXPERIMENTS, DotFigure, LineFigure, Row, find_experiment
 from rankscope.lab.experiments.lipschitz import draw_accuracies
 from rankscope.lab.experiments.orthogonality import draw_gradients
 

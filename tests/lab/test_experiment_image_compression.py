@@ -4,28 +4,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.compression.training.recipe import Cosine, Recipe
+from rankscope.compression import Cosine, Recipe
 from rankscope.errors import DataError, ExperimentError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.format import WeightShape
+from rankscope.factorize import FORMATS, WeightShape
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.image_compression import (
-    PUBLISHED,
+from rankscope.lab.experiments import (
     DenseEntry,
     DistilledEntry,
     PlannedEntry,
+    RunContext,
     UniformEntry,
-)
-from rankscope.lab.experiments.image_workloads import (
-    DIGITS,
-    RESNET32,
-    SOURCE_RECIPE,
     compare,
     compress_uniformly,
     ranks_at_one_rate,
 )
-from rankscope.networks.catalogue import build
+from rankscope.lab.experiments.image_compression import PUBLISHED
+from rankscope.lab.experiments.image_workloads import DIGITS, RESNET32, SOURCE_RECIPE
+from rankscope.networks import build
 
 CIFAR10_COMPRESSION = find_experiment("cifar10-compression")
 DIGITS_COMPRESSION = find_experiment("digits-compression")

@@ -9,15 +9,14 @@ from torch import nn
 
 from rankscope.errors import DataError
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments import language_compression
-from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.language_compression import (
+from rankscope.lab.experiments import (
     LanguageEntry,
     Pronunciation,
+    RunContext,
     SentenceVectors,
+    language_compression,
 )
-from rankscope.networks.batches import Batch
-from rankscope.networks.language import LetterToPhoneme, from_g2p_en
+from rankscope.networks import Batch, LetterToPhoneme, from_g2p_en
 
 MINILM_COMPRESSION = find_experiment("minilm-compression")
 PRONUNCIATION_COMPRESSION = find_experiment("pronunciation-compression")

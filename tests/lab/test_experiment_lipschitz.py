@@ -6,30 +6,26 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.compression.training.loop import cross_entropy
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe, cross_entropy
 from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
-from rankscope.lab.data.losses import AdversarialLoss
-from rankscope.lab.experiments.experiment import Row, RunContext
+from rankscope.lab.data import AdversarialLoss
+from rankscope.lab.experiments import LipschitzEntry, Row, RunContext, TrainingSetup
 from rankscope.lab.experiments.lipschitz import (
     LONGER,
     NUM_DIGITS_SAMPLES,
     SOURCE_RECIPE,
     TRAINED_ON,
-    LipschitzEntry,
-    TrainingSetup,
     first_samples,
     in_pixels,
+    lost_certificates,
     radius_name,
     scaling,
     usual_network,
 )
-from rankscope.networks.batches import IMAGENET_NORMALIZATION, TensorData
-from rankscope.networks.datasets import DataSet, load_data_set
+from rankscope.networks import IMAGENET_NORMALIZATION, DataSet, TensorData, load_data_set
 from rankscope.progress import Progress
-from rankscope.robust.networks import LipConvNet, LipschitzNetwork
-from rankscope.robust.norm_preserving import OrthogonalLinear
+from rankscope.robust import LipConvNet, LipschitzNetwork, OrthogonalLinear
 
 LIPSCHITZ_CIFAR10 = find_experiment("lipschitz-cifar10")
 LIPSCHITZ_DIGITS = find_experiment("lipschitz-digits")
@@ -64,11 +60,16 @@ def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
     assert certified == sorted(certified, reverse=True)
     assert clean > 50
     assert row["samples trained on"] == 3 * 1437
-    assert row["Lipschitz"] == pytest.approx(1, abs=1e-5)
     assert (row["published clean"], row["published attacked"]) == (82.0, 71.0)
     assert (tmp_path / "training").is_dir()
     assert (row["attacked"], row["certified"]) == (attacked, certified)
     assert row["radii"] == [36 / 255, 72 / 255, 108 / 255]
+    # Run in float64 no image is lost; in float32 some may be, of 40.
+    assert row["lost to rounding"] == 0
+    lost = row["lost to rounding in float32"]
+    assert isinstance(lost, float)
+    assert 0 <= lost <= 100
+    assert row["Lipschitz"] == pytest.approx(1, abs=1e-10)
 
 
 @pytest.mark.slow
@@ -144,8 +145,7 @@ def test_every_network_is_trained_by_both_protocols() -> None:
     names = [entry.name for entry in CERTIFIED]
     scaled = [name.removesuffix("-scaled") for name in names if name.endswith("-scaled")]
     assert scaled == [name for name in names if not name.endswith("-scaled")]
-    wide = [f"wide-resnet-{depth}-1" for depth in (10, 16, 22)]
-    assert scaled == ["resnet9-8", *wide, "resnet9-8-longer"]
+    assert scaled == ["resnet9-8", "resnet9-8-longer"]
 
 
 @pytest.mark.slow
@@ -181,3 +181,13 @@ def test_the_quick_version_is_on_embedded_data_by_both_protocols() -> None:
         assert isinstance(model, LipschitzNetwork)
         constants.append(model.lipschitz_constant)
     assert constants == pytest.approx([1 / 0.376, 1.0])
+
+
+def test_what_rounding_costs_is_that_of_the_network_it_costs_most() -> None:
+    rows: list[Row] = [
+        {"network": network, "lost to rounding": 0.0, "lost to rounding in float32": lost}
+        for network, lost in (("a", 0.2), ("a", 0.4), ("b", 0.0), ("b", 0.5))
+    ]
+    (said,) = lost_certificates(rows)
+    assert str(said).endswith("at most 0 points in float64, at most 0.3 points in float32 (a).")
+    assert not lost_certificates([{"network": "a", "lost to rounding": 0.0}])

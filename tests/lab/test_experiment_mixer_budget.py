@@ -4,11 +4,9 @@ import pytest
 import torch
 
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.claims import Row
+from rankscope.lab.experiments import Row, statements_of
 from rankscope.lab.experiments.mixer_budget import BUDGETS, KINDS, NUM_TOKENS, TOKEN_SIZE, widest
-from rankscope.lab.experiments.statements import statements_of
-from rankscope.networks.degree import DegreeAttention
-from rankscope.networks.mixers import MlpMixer
+from rankscope.networks import DegreeAttention, MlpMixer
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

@@ -9,22 +9,22 @@ from torch import Tensor, nn
 
 from rankscope.errors import MissingExtraError
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.experiment import Row, RunContext
-from rankscope.lab.experiments.orthogonality import (
-    PUBLISHED,
+from rankscope.lab.experiments import (
     REFERENCES,
     BlockConvolutions,
     ConvolutionExponential,
     LayerSize,
     OrthogonalityEntry,
     ReferenceConvolution,
+    Row,
+    RunContext,
     bjorck,
     build_layer,
     gradient_ratios,
     norm_ratios,
     orthogonalized,
-    train_layer,
 )
+from rankscope.lab.experiments.orthogonality import PUBLISHED, train_layer
 
 ORTHOGONALITY = find_experiment("orthogonality")
 

@@ -4,19 +4,18 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ExperimentError
-from rankscope.lab.experiments.experiment import Row, RunContext
-from rankscope.lab.experiments.rank_predicts_loss import (
+from rankscope.lab.experiments import (
+    CharacterTask,
     PretrainedEntry,
     RankEntry,
-    correlation_rows,
-)
-from rankscope.lab.experiments.sequence_models import (
-    CharacterTask,
+    Row,
+    RunContext,
     SequenceEntry,
     SpectrumSettings,
     Steps,
 )
-from rankscope.networks.sequence import MultiHead, TransformerShape
+from rankscope.lab.experiments.rank_predicts_loss import correlation_rows
+from rankscope.networks import MultiHead, TransformerShape
 
 SMALL = SpectrumSettings(num_inputs=6, num_outputs=1)
 MODEL = SequenceEntry(

@@ -5,18 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.formats.channel_factors import balanced_factors
-from rankscope.factorize.formats.format import WeightShape
+from rankscope.factorize import FORMATS, WeightShape, balanced_factors
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.reshaping import (
-    PlantedKernelEntry,
-    Structure,
-    error_within,
-    planted_kernel,
-    winner,
-)
+from rankscope.lab.experiments import PlantedKernelEntry, RunContext, Structure, planted_kernel
+from rankscope.lab.experiments.reshaping import error_within, winner
 
 RESHAPING = find_experiment("reshaping")
 

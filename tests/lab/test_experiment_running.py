@@ -11,16 +11,22 @@ import pytest
 import torch
 
 from rankscope.errors import ExperimentError, MissingExtraError, OutputError
-from rankscope.factorize.formats.format import WeightShape
-from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.reshaping import PlantedKernelEntry, Structure
-from rankscope.lab.experiments.results import (
+from rankscope.factorize import WeightShape
+from rankscope.lab.experiments import (
+    Entry,
+    Experiment,
+    PlantedKernelEntry,
+    Row,
+    RunContext,
+    RunOptions,
+    Structure,
     commit_of,
     environment,
     merge_environments,
     read_manifest,
+    read_outcome,
+    run_experiment,
 )
-from rankscope.lab.experiments.running import RunOptions, read_outcome, run_experiment
 from rankscope.progress import Progress
 from rankscope.workers import Workers
 

@@ -9,29 +9,31 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from rankscope.auditing.depth_width_law import LEVINE
+from rankscope.auditing import LEVINE
 from rankscope.compression.training import loop
 from rankscope.errors import ExperimentError
-from rankscope.factorize.tunable_attention import TunableAttention
+from rankscope.factorize import TunableAttention
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.attention_forms import FormEntry
-from rankscope.lab.experiments.bottlenecks import SIZE, ExactRankEntry, gain_rows
-from rankscope.lab.experiments.depth_width import crossing, crossing_rows
-from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
-from rankscope.lab.experiments.rank_predicts_loss import RankEntry
-from rankscope.lab.experiments.sequence_models import (
+from rankscope.lab.experiments import (
     CharacterTask,
+    ExactRankEntry,
+    Experiment,
+    FormEntry,
     PixelTask,
+    RankEntry,
+    Row,
+    RunContext,
     SearchedSteps,
     SequenceEntry,
     SpectrumSettings,
     Steps,
     TranslationTask,
-    evenly,
-    kept_bytes,
-    spectrum_row,
+    crossing,
 )
-from rankscope.networks.sequence import CPForm, MultiHead, PixelInput, TransformerShape
+from rankscope.lab.experiments.bottlenecks import SIZE, gain_rows
+from rankscope.lab.experiments.depth_width import crossing_rows
+from rankscope.lab.experiments.sequence_models import evenly, kept_bytes, spectrum_row
+from rankscope.networks import CPForm, MultiHead, PixelInput, TransformerShape
 from rankscope.progress import Progress
 
 ATTENTION_FORMS = find_experiment("attention-forms")

@@ -8,9 +8,8 @@ import torch
 
 from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.image_workloads import DIGITS, SOURCE_RECIPE, Protocol
-from rankscope.lab.experiments.sequential_vs_end_to_end import SamplesEntry, ScratchEntry
+from rankscope.lab.experiments import Protocol, RunContext, SamplesEntry, ScratchEntry
+from rankscope.lab.experiments.image_workloads import DIGITS, SOURCE_RECIPE
 
 SEQUENTIAL_VS_END_TO_END = find_experiment("sequential-vs-end-to-end")
 

@@ -7,20 +7,25 @@ import numpy
 import pytest
 import torch
 
-from rankscope.lab.experiments.claims import Row, Verdict
-from rankscope.lab.experiments.decoder_compression import Decoder, DecoderWorkload, block_sites
-from rankscope.lab.experiments.experiment import RunContext
+from rankscope.lab.experiments import (
+    Decoder,
+    DecoderWorkload,
+    Row,
+    RunContext,
+    SpectrumEntry,
+    Verdict,
+    block_sites,
+)
 from rankscope.lab.experiments.spectrum_predicts_loss import (
     LOST,
     OTHER_BLOCKS,
     PREDICTORS,
     RULES,
     SPECTRUM_PREDICTS_LOSS,
-    SpectrumEntry,
     correlations,
     lost_of,
 )
-from rankscope.networks.llama import Llama, LlamaSizes
+from rankscope.networks import Llama, LlamaSizes
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement, Verdict
-from rankscope.lab.experiments.statements import (
+from rankscope.lab.experiments import (
+    Claims,
+    Interval,
+    Pair,
+    Row,
+    Score,
+    Statement,
+    Verdict,
     best_rows,
     headline,
     judge,
     sign_statement,
     statements_of,
 )
-from rankscope.lab.experiments.table import Interval
 
 LOSS = Score("loss", "nats", baseline="baseline-x")
 PLAIN = Score("loss", "nats")

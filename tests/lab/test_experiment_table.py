@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from rankscope.errors import ExperimentError
-from rankscope.lab.experiments.experiment import Row, Value
-from rankscope.lab.experiments.table import Interval, partial_correlation, table_of
+from rankscope.lab.experiments import Interval, Row, Value, partial_correlation, table_of
 
 # Tables of settings.
 

@@ -7,28 +7,30 @@ from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
 from rankscope.lab import find_experiment
-from rankscope.lab.constructions.dense import dense_layers
-from rankscope.lab.constructions.explicit_networks import depth_separation
-from rankscope.lab.experiments.experiment import RunContext
-from rankscope.lab.experiments.teaching_regions import SawtoothRival, TrainedRegions
-from rankscope.lab.experiments.teaching_training import (
-    DYING_WIDTH,
+from rankscope.lab.constructions import dense_layers, depth_separation
+from rankscope.lab.experiments import (
     L1,
     L2,
-    NUM_POINTS,
-    NUM_SPIRAL_POINTS,
-    REGULARIZERS,
     Dropout,
     NoisyRegression,
     Regularizer,
+    RunContext,
+    SawtoothRival,
     Stopping,
+    TrainedRegions,
     WeightDecay,
-    add_spread_copies,
     spirals,
-    train,
     train_deep,
-    train_moved,
     train_until_dead,
+)
+from rankscope.lab.experiments.teaching_training import (
+    DYING_WIDTH,
+    NUM_POINTS,
+    NUM_SPIRAL_POINTS,
+    REGULARIZERS,
+    add_spread_copies,
+    train,
+    train_moved,
 )
 from rankscope.progress import Progress
 

@@ -1,12 +1,9 @@
 """What single topics show; that all of them run is tested by tests/test_topic_pages.py."""
 
 from fractions import Fraction
-from pathlib import Path
 
-import pytest
-
-from rankscope.lab.constructions.explicit_networks import depth_separation
-from rankscope.lab.experiments.catalogue import find_topic
+from rankscope.lab.constructions import depth_separation
+from rankscope.lab.experiments import find_topic
 
 
 def test_the_worked_example_has_the_numbers_of_the_source() -> None:
@@ -33,17 +30,3 @@ def test_operations_of_attention_are_the_polynomial_on_the_page() -> None:
     assert isinstance(pairs, int)
     for length in (64, 128, 256, 512, 1024):
         assert numbers[f"operations at length {length:,}"] == once * length + pairs * length**2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["softmax", "layer-normalization", "attention-lookup", "skip-connections"]
-)
-def test_pictures_are_drawn_under_the_topics_name(name: str, tmp_path: Path) -> None:
-    topic = find_topic(name)
-    result = topic.run()
-    paths = topic.draw(result, tmp_path / "new" / "folder")
-    assert set(paths) == set(result.pictures)
-    for picture, path in paths.items():
-        assert path.name == f"{name}-{picture}.svg"
-        assert path.stat().st_size > 500

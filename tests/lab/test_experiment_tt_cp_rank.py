@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 
 from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments.experiment import Row, RunContext
-from rankscope.lab.experiments.tt_cp_rank import (
-    TrainRankEntry,
-    coefficients,
-    intervals,
-    odd_even_rank,
-    random_train,
-)
-from rankscope.rank.networks.tensor_train import TensorTrain
+from rankscope.lab.experiments import Row, RunContext, TrainRankEntry, random_train
+from rankscope.lab.experiments.tt_cp_rank import coefficients, intervals, odd_even_rank
+from rankscope.rank import TensorTrain
 
 TT_CP_RANK = find_experiment("tt-cp-rank")
 

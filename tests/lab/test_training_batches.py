@@ -4,12 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import TrainingError
-from rankscope.networks.batches import (
-    IMAGENET_NORMALIZATION,
-    Normalization,
-    PadCropFlip,
-    TensorData,
-)
+from rankscope.networks import IMAGENET_NORMALIZATION, Normalization, PadCropFlip, TensorData
 from rankscope.seeds import seed_of
 
 # Crops, flips and scales, against their definition pixel by pixel.

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.training.checkpoint import Checkpoint, Position
+from rankscope.compression import Checkpoint, Position
 from rankscope.errors import CheckpointError, OutputError
 
 

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DataError, MissingExtraError, TrainingError
-from rankscope.networks.batches import TensorData
-from rankscope.networks.datasets import (
+from rankscope.networks import (
     RemoteFile,
     Source,
+    TensorData,
     load_data_set,
     read_cifar10,
     read_idx,
@@ -269,7 +269,7 @@ def test_digits_are_split_as_the_embedded_network_was_trained() -> None:
     digits = load_data_set("digits")
     assert (len(digits.train), len(digits.test), digits.num_classes) == (1437, 360, 10)
     assert digits.train.inputs.shape[1:] == (1, 8, 8)
-    from rankscope.networks.catalogue import build_trained
+    from rankscope.networks import build_trained
 
     with torch.no_grad():
         guesses = build_trained("digits")(digits.test.inputs).argmax(dim=1)

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.compression.training.loop import cross_entropy, fit
-from rankscope.compression.training.recipe import (
+from rankscope.compression import (
     EarlyStop,
     Recipe,
     Record,
     StopAt,
-    from_plain,
-    to_plain,
+    cross_entropy,
+    fit,
     working_seconds,
 )
+from rankscope.compression.training.recipe import from_plain, to_plain
 from rankscope.errors import TrainingError
-from rankscope.networks.batches import TensorData
+from rankscope.networks import TensorData
 from rankscope.progress import Progress
 
 # Clock.

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from rankscope.compression import LeastSquares, fit_least_squares
 from rankscope.compression.training import least_squares
-from rankscope.compression.training.least_squares import LeastSquares, fit_least_squares
 from rankscope.errors import CheckpointError, TooLargeError, TrainingError
-from rankscope.networks.batches import TensorData
-from rankscope.networks.degree import DegreeNetwork
+from rankscope.networks import DegreeNetwork, TensorData
 
 PATIENT = LeastSquares(max_iterations=60, patience=60)
 

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression.training.checkpoint import FILE, METRICS
-from rankscope.compression.training.loop import cross_entropy, fit
-from rankscope.compression.training.recipe import (
+from rankscope.compression import (
     SGD,
     Adam,
     Constant,
@@ -21,9 +19,12 @@ from rankscope.compression.training.recipe import (
     Recipe,
     Schedule,
     Spent,
+    cross_entropy,
+    fit,
 )
+from rankscope.compression.training.checkpoint import FILE, METRICS
 from rankscope.errors import CheckpointError, TrainingError
-from rankscope.networks.batches import Batch, TensorData
+from rankscope.networks import Batch, TensorData
 from rankscope.progress import Progress
 
 

@@ -6,13 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.compression.training.loop import cross_entropy, fit
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe, cross_entropy, fit
 from rankscope.errors import TrainingError
-from rankscope.lab.data.losses import AdversarialLoss, MarginLoss
-from rankscope.networks.batches import Batch, TensorData
-from rankscope.robust.attacks import Threat
-from rankscope.robust.norms import L2, Linf
+from rankscope.lab.data import AdversarialLoss, MarginLoss
+from rankscope.networks import Batch, TensorData
+from rankscope.robust import L2, Linf, Threat
 
 # Margin loss.
 

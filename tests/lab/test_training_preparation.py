@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression.training.loop import EveryFewEpochs, cross_entropy, fit
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import EveryFewEpochs, Recipe, cross_entropy, fit
 from rankscope.errors import TrainingError
-from rankscope.networks.batches import TensorData
+from rankscope.networks import TensorData
 
 DATA = TensorData(torch.eye(6), torch.arange(6) % 2)
 

@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression.training.loop import cross_entropy, fit
-from rankscope.compression.training.processes import FabricProcesses, OneProcess
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import FabricProcesses, OneProcess, Recipe, cross_entropy, fit
 from rankscope.errors import MissingExtraError, TrainingError
-from rankscope.networks.batches import Batch, TensorData
+from rankscope.networks import Batch, TensorData
 
 
 class Pretended(OneProcess):

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression.training.loop import fit
-from rankscope.compression.training.recipe import (
+from rankscope.compression import (
     Bfloat16,
     Constant,
     Cosine,
@@ -17,10 +16,11 @@ from rankscope.compression.training.recipe import (
     Recipe,
     Spent,
     TimedCosine,
-    has_bfloat16_units,
+    fit,
 )
+from rankscope.compression.training.recipe import has_bfloat16_units
 from rankscope.errors import TrainingError
-from rankscope.networks.batches import Batch, TensorData
+from rankscope.networks import Batch, TensorData
 
 # Mixed precision where there is hardware for it.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import DataError
-from rankscope.lab.data.scoring import (
+from rankscope.lab.data import (
     accuracy,
     bleu,
     edit_distance,
@@ -20,9 +20,7 @@ from rankscope.lab.data.scoring import (
     sentence_vectors,
     similarity_correlation,
 )
-from rankscope.networks.catalogue import build_trained
-from rankscope.networks.encoder import WordPieces
-from rankscope.networks.language import PHONEMES
+from rankscope.networks import PHONEMES, WordPieces, build_trained
 
 # The accuracy of a classifier.
 

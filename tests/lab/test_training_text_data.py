@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.compression.training.loop import fit
-from rankscope.compression.training.recipe import Recipe
+from rankscope.compression import Recipe, fit
 from rankscope.errors import DataError
-from rankscope.lab.data.text_data import (
+from rankscope.lab.data import (
     END_OF_LINE,
     Vocabulary,
     load_text,
@@ -25,7 +24,7 @@ from rankscope.lab.data.text_data import (
     windows,
     words,
 )
-from rankscope.networks.batches import TensorData
+from rankscope.networks import TensorData
 
 # Text as numbers.
 

@@ -10,14 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import DataError
-from rankscope.lab.data.translation_data import (
-    IGNORED,
-    PADDING_NUMBER,
-    SPECIAL,
-    PairedSentences,
-    TranslationData,
-    load_translation,
-)
+from rankscope.lab.data import IGNORED, PairedSentences, TranslationData, load_translation
+from rankscope.lab.data.translation_data import PADDING_NUMBER, SPECIAL
 
 FOLDERS = [Path(name) for name in os.environ.get("RANKSCOPE_DATA", "").split(os.pathsep) if name]
 REAL = next((folder for folder in FOLDERS if (folder / "multi30k").is_dir()), None)

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.networks.degree import BatchScale
+from rankscope.networks import BatchScale
 
 
 @settings(deadline=None)

@@ -9,8 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import DataError, ModelFileError, RequestError
-from rankscope.networks.catalogue import BUILT_IN, build, build_trained
-from rankscope.networks.language import read_phonemes, spell
+from rankscope.networks import BUILT_IN, build, build_trained, read_phonemes, spell
 
 SHARED = Path(
     os.environ.get("RANKSCOPE_SHARED", Path(__file__).parents[3] / "shared" / "data")

@@ -7,22 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import SizeError
-from rankscope.networks.classifiers import (
-    LARGEST_LOG_SCALE,
+from rankscope.networks import (
     HierarchicalClassifier,
-    Scores,
+    PatchFeatures,
     ShallowClassifier,
     TensorNetworkClassifier,
     TrainClassifier,
     product_of_pairs,
-    rescale,
 )
-from rankscope.networks.features import PatchFeatures
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.numeric import separation_rank
-from rankscope.rank.partition import Partition
+from rankscope.networks.classifiers import LARGEST_LOG_SCALE, Scores, rescale
+from rankscope.rank import Partition, measure_rank, separation_rank
 
 Build = Callable[[PatchFeatures, torch.Generator], TensorNetworkClassifier]
 KINDS: dict[str, Build] = {

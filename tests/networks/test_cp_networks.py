@@ -6,11 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.factorize.convolution import FactorizedConv2d
-from rankscope.factorize.linear import FactorizedLinear
-from rankscope.networks.catalogue import build
-from rankscope.networks.cp_networks import in_cp_form, with_cp_layers
-from rankscope.networks.image import VGG16, ResNet, WideResNet
+from rankscope.factorize import FactorizedConv2d, FactorizedLinear
+from rankscope.networks import VGG16, ResNet, WideResNet, build, in_cp_form, with_cp_layers
 
 
 def saved(module: nn.Conv2d | nn.Linear) -> int:

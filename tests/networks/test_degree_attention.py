@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from rankscope.errors import SizeError
-from rankscope.networks.degree import DegreeAttention
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.self_attention import SelfAttention
-from rankscope.rank.partition import Partition
+from rankscope.networks import DegreeAttention
+from rankscope.rank import Partition, SelfAttention, measure_rank
 
 SETTINGS: list[dict[str, int | bool]] = [
     {"depth": 2, "width": 4, "heads": 2, "num_tokens": 3},

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import SizeError
-from rankscope.networks.degree import DegreeNetwork, widest_network
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.partition import Partition
+from rankscope.networks import DegreeNetwork, widest_network
+from rankscope.rank import Partition, measure_rank
 
 DEGREES = st.lists(st.sampled_from([1.0, 2.0, 2.5, math.e, 3.0]), min_size=1, max_size=3)
 

@@ -7,14 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.rank.elimination import rank_modulo
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.degree import DegreePolynomial
-from rankscope.rank.networks.products import ProductNetwork
-from rankscope.rank.partition import Partition
-from rankscope.rank.verification import certify_rank, verify
+from rankscope.rank import (
+    DegreePolynomial,
+    Partition,
+    ProductNetwork,
+    certify_rank,
+    measure_rank,
+    rank_modulo,
+    verify,
+)
 
 HALVES = Partition.left_right(4)
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from rankscope.networks.image import DigitsNetwork
+from rankscope.networks import DigitsNetwork
 
 
 def test_an_image_becomes_ten_logits_of_its_own() -> None:

@@ -5,13 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import SizeError
-from rankscope.networks.encoder import (
-    MINILM,
-    Encoder,
-    EncoderSizes,
-    Layer,
-    mean_of_tokens,
-)
+from rankscope.networks import MINILM, Encoder, EncoderSizes, Layer, mean_of_tokens
 
 SMALL = EncoderSizes(
     vocabulary=20, width=12, num_layers=2, num_heads=3, inner_width=16, num_positions=10

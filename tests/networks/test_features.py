@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import SizeError
-from rankscope.networks.features import PatchFeatures
+from rankscope.networks import PatchFeatures
 
 
 def test_a_feature_vector_is_one_and_the_normalized_map_of_its_patch(

@@ -5,13 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import SizeError
-from rankscope.networks.classifiers import (
-    HierarchicalClassifier,
-    binary_pooling,
-)
-from rankscope.networks.features import PatchFeatures
-from rankscope.rank.bounds.networks import Pooling
-from rankscope.rank.partition import Partition
+from rankscope.networks import HierarchicalClassifier, PatchFeatures, binary_pooling
+from rankscope.rank import Partition, Pooling
 
 
 @pytest.mark.parametrize(("is_shared", "nodes"), [(False, [16, 8, 4, 2]), (True, [1, 1, 1, 1])])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rankscope.networks.language import RecurrentLanguageModel
+from rankscope.networks import RecurrentLanguageModel
 
 
 @pytest.mark.parametrize("is_tied", [False, True])

@@ -5,14 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.networks.language import (
-    LETTERS,
-    PHONEMES,
-    LetterToPhoneme,
-    from_g2p_en,
-    read_phonemes,
-    spell,
-)
+from rankscope.networks import LETTERS, PHONEMES, LetterToPhoneme, from_g2p_en, read_phonemes, spell
 
 WORDS = st.lists(st.text("abcdexyz'", max_size=9), min_size=1, max_size=4)
 

@@ -4,11 +4,17 @@ import pytest
 import torch
 
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.networks.mixers import MlpMixer
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.mixer import Gelu, MixerSizes, Power
-from rankscope.rank.numeric import FunctionOptions, normal_inputs, separation_rank
-from rankscope.rank.partition import Partition
+from rankscope.networks import MlpMixer
+from rankscope.rank import (
+    FunctionOptions,
+    Gelu,
+    MixerSizes,
+    Partition,
+    Power,
+    measure_rank,
+    normal_inputs,
+    separation_rank,
+)
 
 SIZES = MixerSizes(4, 1, 2, token_hidden=3, channel_hidden=3, depth=1)
 HALVES = Partition.left_right(4)

@@ -4,12 +4,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import SizeError
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.mixer import Gelu, MixerSizes, PolynomialMixer, Power, mixer_diagram
-from rankscope.rank.partition import Partition
-from rankscope.rank.verification import certify_rank, verify
+from rankscope.rank import (
+    Gelu,
+    MixerSizes,
+    Partition,
+    PolynomialMixer,
+    Power,
+    certify_rank,
+    measure_rank,
+    mixer_diagram,
+    verify,
+)
 
 SIZES = MixerSizes(3, 2, 4, token_hidden=5, channel_hidden=2, depth=2)
 

@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import SizeError
-from rankscope.rank.networks.degree import (
-    ProductLayer,
-    product_of_forms,
-    split_degree,
-)
-from rankscope.rank.networks.network import Modulo
+from rankscope.rank import Modulo, ProductLayer, product_of_forms, split_degree
 
 
 @settings(deadline=None, max_examples=40)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import DataError
-from rankscope.networks.catalogue import BUILT_IN
-from rankscope.networks.published_weights import PUBLISHED, data_folders, find_data, find_weights
+from rankscope.networks import BUILT_IN, PUBLISHED, data_folders, find_data, find_weights
 
 
 @pytest.fixture(autouse=True)

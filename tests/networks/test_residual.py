@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import SizeError
-from rankscope.networks.image import BasicBlock, ResNet
+from rankscope.networks import BasicBlock, ResNet
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.diagrams.module import module_arrays, to_module
+from rankscope.diagrams import module_arrays, to_module
 from rankscope.errors import SizeError
-from rankscope.networks.sequence import (
+from rankscope.networks import (
     AttentionForm,
     CPForm,
     LanguageModel,
@@ -14,7 +14,7 @@ from rankscope.networks.sequence import (
     TransformerShape,
     TunableCore,
 )
-from rankscope.reading.network import from_module
+from rankscope.reading import from_module
 
 FORMS = (MultiHead(2, 3), SoftmaxFree(2, 3), TunableCore(2, 3), CPForm(6), CPForm(2))
 

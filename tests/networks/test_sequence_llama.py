@@ -7,13 +7,8 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import ModelFileError, SizeError
-from rankscope.networks.llama import (
-    Llama,
-    LlamaSizes,
-    RotaryAttention,
-    read_llama2c,
-    rotated,
-)
+from rankscope.networks import Llama, LlamaSizes, RotaryAttention, read_llama2c
+from rankscope.networks.llama import rotated
 
 SIZES = LlamaSizes(8, 12, 2, 4, 2, vocabulary=10, num_positions=6)
 KINDS = (

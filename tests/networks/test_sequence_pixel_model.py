@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import SizeError
-from rankscope.networks.sequence import (
+from rankscope.networks import (
     MultiHead,
     PixelInput,
     PixelModel,

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import SizeError
-from rankscope.networks.sequence import (
+from rankscope.networks import (
     AttentionForm,
     CPForm,
     MultiHead,

@@ -3,9 +3,8 @@
 import pytest
 
 from rankscope.errors import SizeError
-from rankscope.networks.classifiers import ShallowClassifier
-from rankscope.networks.features import PatchFeatures
-from rankscope.rank.partition import Partition
+from rankscope.networks import PatchFeatures, ShallowClassifier
+from rankscope.rank import Partition
 
 
 def test_no_separation_rank_exceeds_the_number_of_channels() -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rankscope.auditing.embedded import embedded_model
 from rankscope.errors import SizeError
-from rankscope.networks.language import Block, SmallGPT, from_gpt2, to_gpt2
+from rankscope.networks import Block, SmallGPT, from_gpt2, to_gpt2
 
 
 def small() -> SmallGPT:

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from rankscope.errors import SizeError
-from rankscope.networks.classifiers import TrainClassifier
-from rankscope.networks.features import PatchFeatures
-from rankscope.rank.partition import Partition
+from rankscope.networks import PatchFeatures, TrainClassifier
+from rankscope.rank import Partition
 
 
 @pytest.mark.parametrize(("has_equal_cores", "num_inner"), [(False, 14), (True, 1)])

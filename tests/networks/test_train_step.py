@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import SizeError
+from rankscope.networks import carry_through_train
 from rankscope.networks import classifiers as train_step
-from rankscope.networks.classifiers import carry_through_train
 
 
 def plain(state: Tensor, features: Tensor, cores: Tensor) -> Tensor:

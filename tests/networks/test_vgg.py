@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from rankscope.networks.image import VGG16
+from rankscope.networks import VGG16
 
 
 def test_the_number_of_parameters_is_the_published_one() -> None:

@@ -10,9 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from rankscope.errors import ModelFileError
-from rankscope.networks.image import ResNet
-from rankscope.networks.language import RecurrentLanguageModel
-from rankscope.networks.weight_files import load_weights, read_weights
+from rankscope.networks import RecurrentLanguageModel, ResNet, load_weights, read_weights
 
 TENSORS = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor([1.0, -1.0])}
 

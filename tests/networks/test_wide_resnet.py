@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankscope.errors import SizeError
-from rankscope.networks.image import WideBlock, WideResNet
+from rankscope.networks import WideBlock, WideResNet
 
 
 def test_blocks_add_and_only_fit_the_input_where_sizes_change() -> None:

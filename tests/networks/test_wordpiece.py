@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import MissingExtraError, ModelFileError
-from rankscope.networks.encoder import WordPieces
+from rankscope.networks import WordPieces
 
 
 @pytest.fixture

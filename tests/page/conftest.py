@@ -1,14 +1,15 @@
 """A session and its server, without and with a socket."""
 
 import json
+import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,9 +22,12 @@ from tests.auditing.conftest import (  # noqa: E402, F401 - fixtures
     shape_only,
     transformer,
 )
+from tests.page.small_models import save_llama  # noqa: E402
 
-from rankscope.page.server import bound_socket, make_app  # noqa: E402
-from rankscope.page.session import Session  # noqa: E402
+from rankscope.page import Session, bound_socket, make_app  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @dataclass
@@ -100,3 +104,67 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The embedded transformer, opened."""
     folder: Path = tmp_path_factory.mktemp("open") / "output"
     yield from serve_in_thread(Session(None, folder))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def llama(folder: Path) -> Iterator[Served]:
+    model = save_llama(folder / "llama")
+    yield from serve_in_thread(Session(str(model), folder / "output"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'rankscope[dev]'")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if chromium is None:
+        pytest.skip("no chromium is installed: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+# --- What tests of several views ask --------------------------------------------------------------
+
+
+REQUEST: dict[str, Any] = {
+    "keep": 0.7,
+    "by": "parameters",
+    "also": None,
+    "pinned": {},
+    "forbidden": [],
+}
+
+
+def until(found: Callable[[], Any], seconds: float = 120) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = found()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+def over(served: Served, number: int) -> Any:
+    def found() -> Any:
+        jobs = served.ask("/jobs")["jobs"]
+        return next(
+            (
+                job
+                for job in jobs
+                if job["number"] == number and job["state"] not in ("waiting", "running")
+            ),
+            None,
+        )
+
+    return until(found)
+
+
+def plan(served: Served, method: str = "exact", **changes: Any) -> Any:
+    return served.ask("/plan", {**REQUEST, **changes, "method": method})

@@ -5,26 +5,17 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.page.conftest import Served, serve_in_thread
-from tests.page.small_models import save_llama
-from tests.page.test_model_view import REQUEST, over, plan, until
+from tests.page.conftest import REQUEST, Served, over, plan, serve_in_thread, until
 
-from rankscope.page.session import Session
+from rankscope.page import Session
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def llama(tmp_path: Path) -> Iterator[Served]:
-    model = save_llama(tmp_path / "llama", depth=2)
-    yield from serve_in_thread(Session(str(model), tmp_path / "output"))
 
 
 def ready(served: Served) -> Any:
@@ -33,31 +24,6 @@ def ready(served: Served) -> Any:
 
 def saved(served: Served, name: str) -> Any:
     return over(served, served.ask("/save", {**REQUEST, "name": name})["job"]["number"])
-
-
-def test_a_folder_that_changes_or_vanishes_is_said_and_what_was_saved_stays(
-    llama: Served, tmp_path: Path
-) -> None:
-    ready(llama)
-    assert saved(llama, "first")["state"] == "done"
-    kept = (tmp_path / "output" / "first" / "model.safetensors").read_bytes()
-    weights = tmp_path / "llama" / "model.safetensors"
-    original = weights.read_bytes()
-    weights.write_bytes(original[:-4] + bytes(4))
-    assert "The model has changed since" in saved(llama, "second")["error"]
-    weights.write_bytes(original[:100])
-    assert saved(llama, "second")["state"] == "failed"
-    shutil.rmtree(tmp_path / "llama")
-    gone = saved(llama, "second")
-    assert gone["state"] == "failed"
-    assert "llama" in gone["error"]
-    assert plan(llama, "quick")["rows"]
-    assert llama.ask("/model")["is_complete"]
-    assert not (tmp_path / "output" / "second").exists()
-    assert (tmp_path / "output" / "first" / "model.safetensors").read_bytes() == kept
-    llama.ask("/candidates/retry", {})
-    problem = until(lambda: llama.ask("/model")["problems"].get("candidates"))
-    assert "llama" in problem
 
 
 def test_workers_that_are_killed_are_started_again(llama: Served) -> None:
@@ -69,6 +35,32 @@ def test_workers_that_are_killed_are_started_again(llama: Served) -> None:
             process.join()
         again = plan(llama, "quick", keep=0.7 + 1e-9)
         assert again["rows"] == first["rows"]
+
+
+# The last of this module that reads the folder: it is gone afterwards.
+def test_a_folder_that_changes_or_vanishes_is_said_and_what_was_saved_stays(
+    llama: Served, folder: Path
+) -> None:
+    ready(llama)
+    assert saved(llama, "first")["state"] == "done"
+    kept = (folder / "output" / "first" / "model.safetensors").read_bytes()
+    weights = folder / "llama" / "model.safetensors"
+    original = weights.read_bytes()
+    weights.write_bytes(original[:-4] + bytes(4))
+    assert "The model has changed since" in saved(llama, "second")["error"]
+    weights.write_bytes(original[:100])
+    assert saved(llama, "second")["state"] == "failed"
+    shutil.rmtree(folder / "llama")
+    gone = saved(llama, "second")
+    assert gone["state"] == "failed"
+    assert "llama" in gone["error"]
+    assert plan(llama, "quick")["rows"]
+    assert llama.ask("/model")["is_complete"]
+    assert not (folder / "output" / "second").exists()
+    assert (folder / "output" / "first" / "model.safetensors").read_bytes() == kept
+    llama.ask("/candidates/retry", {})
+    problem = until(lambda: llama.ask("/model")["problems"].get("candidates"))
+    assert "llama" in problem
 
 
 GARBAGE = [

@@ -1,40 +1,27 @@
 """The page in the system's chromium: the three minutes, by mouse and by keys; and the one file."""
 
+import json
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.page.conftest import Served, serve_in_thread
-from tests.page.small_models import save_llama
+from tests.page.conftest import Served, until
 
-from rankscope.auditing.auditor import Audit
+from rankscope.auditing import Audit
 from rankscope.cli.main import main
-from rankscope.page.session import Session
-from rankscope.page.single_file import audit_to_html
+from rankscope.page import audit_to_html
 
 pytest.importorskip("playwright.sync_api", reason="pip install 'rankscope[dev]'")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-if CHROMIUM is None:
-    pytest.skip("no chromium is installed: apt-get install chromium", allow_module_level=True)
 
-from axe_playwright_python.sync_playwright import Axe  # noqa: E402
-from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Route, expect
 
 SLOW = 120_000  # milliseconds, for machines that do other things
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=SLOW)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture
@@ -55,17 +42,6 @@ def page(browser: Browser) -> Iterator[Page]:
     local = ("http://127.0.0.1:", "file:", "data:", "blob:")
     assert all(url.startswith(local) for url in requests)
     context.close()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("page")
-
-
-@pytest.fixture(scope="module")
-def llama(folder: Path) -> Iterator[Served]:
-    model = save_llama(folder / "llama")
-    yield from serve_in_thread(Session(str(model), folder / "output"))
 
 
 def serious(page: Page) -> list[Any]:
@@ -138,6 +114,15 @@ def save_and_reload(page: Page, folder: Path) -> None:
     page.get_by_role("button", name="Save this model").click()
     page.reload()
     expect(page.get_by_text("Saved as tour")).to_be_visible()
+    # The same when all is told before the view of the model is there.
+    held: list[Route] = []
+    page.route("**/static/table.js", lambda route: held.append(route))
+    with page.expect_request("**/api/events*"):
+        page.reload()
+    while not held:
+        page.wait_for_timeout(50)
+    held[0].continue_()
+    expect(page.get_by_text("Saved as tour")).to_be_visible()
     assert (folder / "output" / "tour" / "config.json").is_file()
     assert "from_pretrained" in page.locator(".save pre").inner_text()
 
@@ -164,6 +149,55 @@ def test_a_split_is_marked_cut_measured_and_its_certificate_verified(
     download.value.save_as(path)
     assert main(["verify", str(path)]) == 0
     assert "PROVED" in capsys.readouterr().out
+
+
+def test_candidates_are_shown_whose_event_came_before_the_page_listened(
+    page: Page, llama: Served
+) -> None:
+    until(lambda: llama.ask("/model")["candidates"])
+    first = [True]
+
+    def answer(route: Route) -> None:
+        model = route.fetch().json()
+        if first.pop() if first else False:
+            model["candidates"] = None
+        route.fulfill(json=model)
+
+    page.route("**/api/model", answer)
+    page.goto(llama.address)
+    expect(page.get_by_text("Exact: no other choice")).to_be_visible()
+
+
+def test_candidates_of_an_event_are_not_lost_to_an_older_answer(page: Page, llama: Served) -> None:
+    until(lambda: llama.ask("/model")["is_complete"])
+    candidates = until(lambda: llama.ask("/model")["candidates"])
+    event = json.dumps({"kind": "candidates", "candidates": candidates, "problem": None})
+    asked: list[Route] = []
+    shown: list[bool] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route)
+        if len(asked) == 1:  # before there are candidates; what is asked later waits
+            route.fulfill(json=route.fetch().json() | {"candidates": None})
+
+    def tell(route: Route) -> None:
+        if not shown:
+            route.fulfill(body=f"{event}\n")
+
+    page.route("**/api/model", answer)
+    page.route("**/api/events*", tell)
+    page.goto(llama.address)
+    expect(page.locator(".keep-line")).to_be_visible()
+    shown.append(True)
+    while len(asked) < 2:
+        page.wait_for_timeout(50)
+    # The second answer was also made before, and comes after the event.
+    asked[1].fulfill(json=asked[1].fetch().json() | {"candidates": None})
+    expect(page.locator("#say")).to_have_text("All weights are read.")
+    page.get_by_role("slider", name="Share of the model to keep").press("ArrowLeft")
+    expect(page.locator(".keep-line output")).to_have_text("79.5 %")
+    expect(page.get_by_text(re.compile("Exact: no other|The best that was found"))).to_be_visible()
+    assert page.locator(".side-column .alert:visible").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,6 +1,5 @@
 """The diagram workspace in a real browser: by keyboard only, and judged by axe."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,26 +11,15 @@ from torch import nn
 pytest.importorskip("starlette")
 pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-if CHROMIUM is None:
-    pytest.skip("no chromium is installed: apt-get install chromium", allow_module_level=True)
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, Page, Route, expect  # noqa: E402
 from tests.page.conftest import Served, serve_in_thread  # noqa: E402
 
-from rankscope.page.session import Session  # noqa: E402
+from rankscope.page import Session  # noqa: E402
 
 pytestmark = pytest.mark.slow
 PATIENCE = 120_000  # milliseconds: a machine may be busy
 expect.set_options(timeout=PATIENCE)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM)
-        yield found
-        found.close()
 
 
 @pytest.fixture
@@ -104,6 +92,21 @@ def test_attention_from_the_template_by_keyboard_only(page: Page, tmp_path: Path
         page.wait_for_timeout(50)
     expect(page.locator("#diagram-canvas .nothing")).to_be_visible()
     expect(page.locator("#tool-undo")).to_be_disabled()
+
+
+def test_no_edit_is_lost_while_the_server_is_slow(page: Page) -> None:
+    """Sizes typed and undone while the first edit is under way all arrive, in their order."""
+    page.locator("[data-template=multi-head]").click()
+    page.wait_for_selector("#field-N")
+    held: list[Route] = []
+    page.route("**/diagrams/edit", lambda route: held.append(route), times=1)
+    for name, size in {"N": 5, "M": 6, "F": 8}.items():
+        page.locator(f"#field-{name}").fill(str(size))
+        page.locator(f"#field-{name}").press("Tab")
+    page.locator("#tool-undo").click()
+    expect(page.locator("#field-F")).to_have_value("8")
+    held[0].continue_()
+    expect(page.locator("#diagram-code")).to_contain_text("Takes query (5, 768), memory (6, 768)")
 
 
 def test_a_diagram_is_built_by_keys(page: Page) -> None:

@@ -14,8 +14,7 @@ from rankscope.diagrams import family, from_dict, from_einsum, to_dict
 from rankscope.diagrams.families import tensor_train
 from rankscope.drawing import View, keep_places, placed, render, to_svg
 from rankscope.errors import LayoutError, RankscopeError, RequestError
-from rankscope.page import diagram_view
-from rankscope.page.session import Session
+from rankscope.page import Session, diagram_view
 from rankscope.strict_json import Object, read_as
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from rankscope.errors import RequestError
-from rankscope.page.jobs import Job, Jobs, State, Task
+from rankscope.page import Job, Jobs, State, Task
 
 TASKS = "tests.page.tasks"
 

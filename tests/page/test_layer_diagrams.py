@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.auditing.auditor import Audit
-from rankscope.auditing.tensors import MatrixRow, TensorRow
-from rankscope.diagrams.diagram import Diagram
+from rankscope.auditing import Audit, MatrixRow, TensorRow
+from rankscope.diagrams import Diagram
 from rankscope.errors import MissingExtraError
 from rankscope.page import layer_diagrams as module
 from rankscope.page.layer_diagrams import layer_diagram, layer_diagrams

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.page.conftest import Served, serve_in_thread
+from tests.page.conftest import REQUEST, Served, over, plan, serve_in_thread, until
 from tests.page.small_models import save_llama
-from tests.page.test_model_view import REQUEST, over, plan, until
 
 from rankscope.errors import RequestError
 from rankscope.models import open_model
+from rankscope.page import Session
 from rankscope.page.loss_work import scoring_of_table, sources
-from rankscope.page.session import Session
 from rankscope.progress import ignore
 
 pytestmark = pytest.mark.slow

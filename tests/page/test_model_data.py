@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.auditor import Audit
-from rankscope.auditing.tensors import MatrixRow, TensorRow, layer_of, part_of
-from rankscope.page.model_data import MATRIX_FIELDS, in_natural_order, overview, tensor_data
+from rankscope.auditing import Audit, MatrixRow, TensorRow, layer_of, part_of
+from rankscope.page import overview, tensor_data
+from rankscope.page.model_data import MATRIX_FIELDS, in_natural_order
 
 
 def row(name: str) -> TensorRow:

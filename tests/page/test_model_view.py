@@ -1,81 +1,30 @@
 """What the model view answers, on a small model with a folder of its own."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.page.conftest import Served, serve_in_thread
-from tests.page.small_models import save_llama
+from tests.page.conftest import REQUEST, Served, over, plan, serve_in_thread, until
 from torch import nn
 
 from rankscope import extras
-from rankscope.compression.planning import DEFAULT_FORMATS, PlanSettings, list_candidates
-from rankscope.compression.scores import Weights
-from rankscope.factorize.formats.catalogue import STORED_FORMATS
-from rankscope.page.model_view import FORMATS, ModelState
+from rankscope.compression import DEFAULT_FORMATS, PlanSettings, Weights, list_candidates
+from rankscope.factorize import STORED_FORMATS
+from rankscope.page import ModelState, Session
+from rankscope.page.model_view import FORMATS
 from rankscope.page.model_work import draw_layer
-from rankscope.page.session import Session
 from rankscope.progress import ignore
 
-REQUEST: dict[str, Any] = {
-    "keep": 0.7,
-    "by": "parameters",
-    "also": None,
-    "pinned": {},
-    "forbidden": [],
-}
 UP = "model.layers.1.mlp.up_proj"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
-def llama(folder: Path) -> Iterator[Served]:
-    model = save_llama(folder / "llama")
-    yield from serve_in_thread(Session(str(model), folder / "output"))
-
-
-def until(found: Callable[[], Any], seconds: float = 120) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = found()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise TimeoutError
 
 
 @pytest.fixture(scope="module")
 def planned(llama: Served) -> Served:
     until(lambda: llama.ask("/model")["candidates"])
     return llama
-
-
-def over(served: Served, number: int) -> Any:
-    def found() -> Any:
-        jobs = served.ask("/jobs")["jobs"]
-        return next(
-            (
-                job
-                for job in jobs
-                if job["number"] == number and job["state"] not in ("waiting", "running")
-            ),
-            None,
-        )
-
-    return until(found)
-
-
-def plan(served: Served, method: str = "exact", **changes: Any) -> Any:
-    return served.ask("/plan", {**REQUEST, **changes, "method": method})
 
 
 def row_of(solved: Any, name: str) -> list[Any]:

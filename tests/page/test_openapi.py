@@ -9,9 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.page.conftest import Served, serve_in_thread
 
-from rankscope.page.endpoints import json_schema, openapi
-from rankscope.page.server import ENDPOINTS
-from rankscope.page.session import Session
+from rankscope.page import ENDPOINTS, Session, json_schema, openapi
 from rankscope.strict_json import Reader
 
 schemathesis = pytest.importorskip("schemathesis")

@@ -6,9 +6,8 @@ import pytest
 from tests.page.conftest import Served
 
 from rankscope.errors import RequestError
+from rankscope.page import Session, bound_socket
 from rankscope.page.security import MAX_BODY
-from rankscope.page.server import bound_socket
-from rankscope.page.session import Session
 
 
 def test_the_page_has_a_strict_policy_and_no_script_of_its_own(served: Served) -> None:

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.auditor import Audit
+from rankscope.auditing import Audit
+from rankscope.page import audit_to_html
 from rankscope.page.shell import STATIC
-from rankscope.page.single_file import audit_to_html, bundled, embedded_json
+from rankscope.page.single_file import bundled, embedded_json
 
 VOID = {"meta", "link", "input", "br", "wbr", "img"}
 

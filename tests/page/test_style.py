@@ -1,4 +1,4 @@
-from rankscope.drawing.themes import DARK, LIGHT, contrast
+from rankscope.drawing import DARK, LIGHT, contrast
 from rankscope.page.words import diagram_colors, page_colors
 
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from rankscope.auditing.auditor import Audit
+from rankscope.auditing import Audit
 from rankscope.page.words import count_in_words, model_sentence, percent
 
 

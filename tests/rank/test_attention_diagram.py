@@ -2,9 +2,8 @@
 
 import pytest
 
-from rankscope.diagrams.network import input_arrays, nodes_of
-from rankscope.diagrams.parts import Role
-from rankscope.rank.networks.self_attention import SelfAttention
+from rankscope.diagrams import Role, input_arrays, nodes_of
+from rankscope.rank import SelfAttention
 
 
 @pytest.mark.parametrize("network", [

@@ -3,8 +3,8 @@
 import numpy
 import pytest
 
+from rankscope.rank import SelfAttention
 from rankscope.rank.networks.moments import gram_form, gram_program
-from rankscope.rank.networks.self_attention import SelfAttention
 
 PRIME = 16777213
 

@@ -3,8 +3,7 @@
 import numpy
 import pytest
 
-from rankscope.rank.networks.kernels import evaluate_pairs
-from rankscope.rank.networks.moments import ProgramWriter
+from rankscope.rank import ProgramWriter, evaluate_pairs
 
 
 @pytest.mark.slow

@@ -4,14 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.rank.networks.network import Modulo, Reals
-from rankscope.rank.networks.self_attention import (
-    AttentionLayer,
-    ChainLayer,
-    attend,
-    follow_chain,
-    normal,
-)
+from rankscope.rank import AttentionLayer, ChainLayer, Modulo, Reals, follow_chain
+from rankscope.rank.networks.self_attention import attend, normal
 
 PRIME = 2**31 - 1
 

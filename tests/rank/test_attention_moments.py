@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import PrimeError
-from rankscope.rank.elimination import rank_modulo
-from rankscope.rank.measured import Residues, SplitFunction
-from rankscope.rank.measurement import draw_residues
-from rankscope.rank.networks.moments import MomentFunction
-from rankscope.rank.networks.self_attention import SelfAttention
-from rankscope.rank.partition import Partition
+from rankscope.rank import (
+    MomentFunction,
+    Partition,
+    Residues,
+    SelfAttention,
+    SplitFunction,
+    draw_residues,
+    rank_modulo,
+)
 
 PRIME = 16777213
 # Both sides of the limits of the arithmetic: 2^25 in the kernel, 2^31 at the top.

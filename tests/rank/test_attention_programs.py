@@ -6,8 +6,8 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.networks.kernels import evaluate_pairs
-from rankscope.rank.networks.moments import ProgramWriter, balanced
+from rankscope.rank import ProgramWriter, evaluate_pairs
+from rankscope.rank.networks.program_writer import balanced
 
 PRIMES = (2, 3, 101, 33554393, 33554467, 2147483647)
 

@@ -8,16 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.rank.bounds.common_zeros import zeros_upper_bound
-from rankscope.rank.bounds.counting import counting_upper_bound
-from rankscope.rank.bounds.sizes import AttentionSizes
-from rankscope.rank.measured import Residues
-from rankscope.rank.measurement import draw_residues
-from rankscope.rank.networks.network import Setting
-from rankscope.rank.networks.self_attention import AttentionLayer, SelfAttention
-from rankscope.rank.partition import Partition
+from rankscope.rank import (
+    AttentionLayer,
+    AttentionSizes,
+    Partition,
+    Residues,
+    SelfAttention,
+    Setting,
+    counting_upper_bound,
+    draw_residues,
+    zeros_upper_bound,
+)
 
 PRIME = 2**31 - 1
 

@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.attention import (
+from rankscope.rank import (
+    DEEPEST,
+    LARGEST,
+    AttentionSizes,
+    counting_upper_bound,
     heads_upper_bound,
+    monomial_lower_bound,
     multiset_lower_bound,
+    narrow_counting_upper_bound,
     published_lower_bound,
     published_upper_bound,
     quadric_lower_bound,
+    rank_modulo,
     word_upper_bound,
 )
-from rankscope.rank.bounds.counting import (
-    counting_upper_bound,
-    monomial_lower_bound,
-    narrow_counting_upper_bound,
-)
-from rankscope.rank.bounds.sizes import DEEPEST, LARGEST, AttentionSizes
-from rankscope.rank.elimination import rank_modulo
 from rankscope.theorem import Status
 
 PRIME = 16_777_213

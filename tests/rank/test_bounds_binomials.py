@@ -7,7 +7,7 @@ from decimal import Decimal, localcontext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.bounds.counting import log_binomial, log_multiset, multiset
+from rankscope.rank import log_binomial, log_multiset, multiset
 
 
 @settings(deadline=None)

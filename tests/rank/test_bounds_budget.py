@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.polynomials import (
+from rankscope.rank import (
     BEST_REAL_DEGREE,
     best_chain_degree,
     best_degree,

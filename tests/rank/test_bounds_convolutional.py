@@ -7,19 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.cuts import minimal_cut
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Index, Node
+from rankscope.diagrams import Diagram, Index, Node, minimal_cut
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.networks import (
+from rankscope.rank import (
     Circuit,
     Pooling,
     convolutional_cp_lower_bound,
     convolutional_upper_bound,
     pooling_lower_bound,
     pooling_upper_bound,
+    rank_modulo,
 )
-from rankscope.rank.elimination import rank_modulo
 
 
 @pytest.mark.parametrize(("window", "tokens", "templates", "channels", "mixed", "halves"), [

@@ -10,21 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.counting import (
+from rankscope.rank import (
+    AttentionSizes,
     FreeCount,
     PolynomialCount,
     counting_terms,
     counting_upper_bound,
+    covariant_count,
+    invariant_count,
     multiset,
     narrow_counting_upper_bound,
     sum_of_minima,
-    word_count,
-)
-from rankscope.rank.bounds.sizes import (
-    AttentionSizes,
-    covariant_count,
-    invariant_count,
     weyl_dimension,
+    word_count,
 )
 
 PRIME = 1_000_003

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank import Partition, ProductNetwork, measure_rank
-from rankscope.rank.bounds.counting import multiset
-from rankscope.rank.bounds.polynomials import (
+from rankscope.rank import (
+    Partition,
+    ProductNetwork,
     fully_connected_lower_bound,
     fully_connected_upper_bound,
+    measure_rank,
+    multiset,
 )
 
 

@@ -5,8 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.bounds.attention import Growth, embedding_lower_growth, embedding_upper_growth
-from rankscope.rank.bounds.sizes import AttentionSizes
+from rankscope.rank import AttentionSizes, Growth, embedding_lower_growth, embedding_upper_growth
 from rankscope.theorem import Bound, Status
 
 

@@ -6,13 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.attention import heads_terms, heads_upper_bound, visible_forms
-from rankscope.rank.bounds.counting import counting_upper_bound, narrow_counting_upper_bound
-from rankscope.rank.bounds.sizes import AttentionSizes
-from rankscope.rank.elimination import rank_modulo
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.self_attention import SelfAttention
-from rankscope.rank.partition import Partition
+from rankscope.rank import (
+    AttentionSizes,
+    Partition,
+    SelfAttention,
+    counting_upper_bound,
+    heads_terms,
+    heads_upper_bound,
+    measure_rank,
+    narrow_counting_upper_bound,
+    rank_modulo,
+)
+from rankscope.rank.bounds.attention import visible_forms
 
 PRIME = 16777213
 

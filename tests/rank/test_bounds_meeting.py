@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.bounds.counting import Count, FreeCount, PolynomialCount, sum_of_minima
-from rankscope.rank.bounds.sizes import covariant_count, invariant_count
+from rankscope.rank import (
+    Count,
+    FreeCount,
+    PolynomialCount,
+    covariant_count,
+    invariant_count,
+    sum_of_minima,
+)
 from rankscope.theorem import MAX_DIGITS
 
 

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.attention import published_upper_bound
-from rankscope.rank.bounds.counting import (
+from rankscope.rank import (
+    AttentionSizes,
     counting_upper_bound,
     layers_for_all_pairs,
     monomial_lower_bound,
     narrow_counting_upper_bound,
+    published_upper_bound,
+    rank_modulo,
 )
-from rankscope.rank.bounds.sizes import AttentionSizes
-from rankscope.rank.elimination import rank_modulo
 from rankscope.theorem import Status
 
 PRIME = 16_777_213

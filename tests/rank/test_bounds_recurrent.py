@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.networks import (
+from rankscope.rank import (
     recurrent_upper_bound,
     start_end_grid_upper_bound,
     start_end_lower_bound,

@@ -3,7 +3,7 @@
 import pytest
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.networks import shallow_lower_bound, shallow_upper_bound
+from rankscope.rank import shallow_lower_bound, shallow_upper_bound
 
 
 def test_shallow_networks_are_capped_by_channels_or_templates() -> None:

@@ -5,10 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.attention import published_lower_bound
+from rankscope.rank import DEEPEST, AttentionSizes, published_lower_bound
 from rankscope.rank.bounds.sizes import (
-    DEEPEST,
-    AttentionSizes,
     require_at_least,
     require_depth,
     require_even,

@@ -8,11 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.polynomials import (
-    sparse_polynomial_lower_bound,
-    sparse_polynomial_upper_bound,
-)
-from rankscope.rank.elimination import rank_modulo
+from rankscope.rank import rank_modulo, sparse_polynomial_lower_bound, sparse_polynomial_upper_bound
 
 
 @settings(deadline=None, max_examples=60)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.polynomials import (
+from rankscope.rank import (
     alkin_lower_bound,
     different_cores_lower_bound,
     equal_cores_lower_bound,

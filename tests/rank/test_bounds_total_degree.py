@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.counting import total_degree_upper_bound
-from rankscope.rank.bounds.polynomials import fully_connected_upper_bound
-from rankscope.rank.elimination import rank_modulo
+from rankscope.rank import fully_connected_upper_bound, rank_modulo, total_degree_upper_bound
 
 PRIME = 1073741789
 SMALL = st.integers(1, 3)

@@ -7,15 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BoundError
-from rankscope.rank.bounds.counting import multiset
-from rankscope.rank.bounds.sizes import (
-    MAX_PARTITIONS,
-    covariant_count,
-    invariant_count,
-    partitions,
-    require_few_partitions,
-    weyl_dimension,
-)
+from rankscope.rank import covariant_count, invariant_count, multiset, partitions, weyl_dimension
+from rankscope.rank.bounds.sizes import MAX_PARTITIONS, require_few_partitions
 
 SHAPES = [shape for total in range(6) for shape in partitions(total, 3)]
 

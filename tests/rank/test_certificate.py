@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.errors import CertificateError, PrimeError
-from rankscope.rank.certificate import (
+from rankscope.rank import (
     Certificate,
     CertifiedMinor,
     DrawnWeights,
     GivenArray,
     GivenWeights,
+    Partition,
     num_challenges,
     pack_answers,
-    to_ranges,
 )
-from rankscope.rank.partition import Partition
+from rankscope.rank.certificate import to_ranges
 
 ANSWERS = pack_answers(numpy.arange(2 * num_challenges(101)).reshape(2, -1) % 101)
 CERTIFICATE = Certificate(

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank import largest_prime_below, rank_modulo
-from rankscope.rank.certificate import (
+from rankscope.rank import (
     draw_challenges,
+    largest_prime_below,
     num_challenges,
+    rank_modulo,
     soundness_log2,
 )
 

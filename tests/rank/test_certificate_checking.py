@@ -6,15 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.progress import Progress
-from rankscope.rank import largest_prime_below, rank_modulo, solve_modulo
-from rankscope.rank.certificate import CertifiedMinor, draw_challenges, pack_answers
-from rankscope.rank.measured import Numbers, Residues, SplitFunction
-from rankscope.rank.minors import (
-    InPieces,
-    MinorTiles,
+from rankscope.rank import (
+    CertifiedMinor,
+    Numbers,
+    Residues,
+    SplitFunction,
     determinant_modulo,
-    product_modulo,
+    draw_challenges,
+    largest_prime_below,
+    pack_answers,
+    rank_modulo,
+    solve_modulo,
 )
+from rankscope.rank.minors import InPieces, MinorTiles, product_modulo
 from rankscope.workers import Workers
 
 PRIMES = [2, 101, *(largest_prime_below(2**bits) for bits in (24, 31))]

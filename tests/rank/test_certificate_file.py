@@ -8,23 +8,21 @@ import numpy
 import pytest
 
 from rankscope.errors import CertificateError, OutputError
-from rankscope.rank.certificate import (
+from rankscope.rank import (
     Certificate,
     CertifiedMinor,
     DrawnWeights,
     GivenArray,
     GivenWeights,
+    Partition,
     num_challenges,
     pack_answers,
-)
-from rankscope.rank.certificate_file import (
-    MAX_BYTES,
     parse_certificate,
     read_certificate,
     to_json,
     write_certificate,
 )
-from rankscope.rank.partition import Partition
+from rankscope.rank.certificate_file import MAX_BYTES
 
 DRAWN = Certificate(
     family="convolutional",

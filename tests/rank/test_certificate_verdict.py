@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from rankscope.rank.certificate import Verdict
+from rankscope.rank import Verdict
 
 PROVED = Verdict(
     is_proved=True,

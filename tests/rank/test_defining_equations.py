@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from rankscope.budget import Deadline
 from rankscope.errors import BudgetError, CertificateError, PrimeError, TooLargeError
 from rankscope.rank import (
+    BalancedResidues,
+    Certificate,
     ConvolutionalCircuit,
+    DefinedFunction,
     DegreePolynomial,
+    MeasureOptions,
     Partition,
     PolynomialMixer,
     PolynomialNetwork,
@@ -23,18 +27,12 @@ from rankscope.rank import (
     Shallow,
     SparsePolynomial,
     TensorTrain,
+    certify_rank,
     estimate_verification,
+    evaluation_cost,
     measure_rank,
     verify,
 )
-from rankscope.rank.certificate import Certificate
-from rankscope.rank.defining_equations import (
-    BalancedResidues,
-    DefinedFunction,
-    evaluation_cost,
-)
-from rankscope.rank.measured import MeasureOptions
-from rankscope.rank.verification import certify_rank
 from rankscope.workers import Workers
 
 PRIMES = (2, 3, 101, 16_777_213, 134_217_689, 2**31 - 1)

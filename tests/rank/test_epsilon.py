@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError, MetricError
-from rankscope.rank.epsilon import (
+from rankscope.rank import (
     Frobenius,
     MeanAbsolute,
     MeanSquare,

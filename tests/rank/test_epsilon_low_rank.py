@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.epsilon import (
+from rankscope.rank import (
     Frobenius,
     LowRank,
     MeanAbsolute,
@@ -11,10 +11,10 @@ from rankscope.rank.epsilon import (
     Spectral,
     Supremum,
     full_rank_witness,
-    improve,
     is_within,
     weighted_svd,
 )
+from rankscope.rank.epsilon import improve
 
 
 @pytest.mark.parametrize("shape", [(2, 5), (5, 2), (3, 3)])

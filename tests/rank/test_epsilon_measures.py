@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from rankscope.errors import MetricError
-from rankscope.rank.quadrature import Measure, StandardNormal, Uniform
+from rankscope.rank import Measure, StandardNormal, Uniform
 
 
 def moment(measure: Measure, degree: int) -> float:

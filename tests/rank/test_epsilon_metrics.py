@@ -7,15 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import MetricError
-from rankscope.rank.epsilon import (
-    Frobenius,
-    Matrix,
-    MeanAbsolute,
-    MeanSquare,
-    Metric,
-    Spectral,
-    Supremum,
-)
+from rankscope.rank import Frobenius, Matrix, MeanAbsolute, MeanSquare, Metric, Spectral, Supremum
 
 METRICS = [Frobenius(), MeanSquare(), Spectral(), Supremum(), MeanAbsolute()]
 

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError, TooLargeError
-from rankscope.rank.epsilon import Frobenius, epsilon_rank
-from rankscope.rank.quadrature import (
+from rankscope.rank import (
+    Frobenius,
     Measure,
     StandardNormal,
     Uniform,
+    epsilon_rank,
     polynomial_kernel,
     polynomial_spectrum,
 )

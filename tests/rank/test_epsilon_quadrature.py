@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import PartitionError, TooLargeError
-from rankscope.rank.numeric import FunctionOptions
-from rankscope.rank.partition import Partition
-from rankscope.rank.quadrature import (
+from rankscope.rank import (
+    FunctionOptions,
     Measure,
+    Partition,
     StandardNormal,
     Uniform,
     polynomial_spectrum,

@@ -1,8 +1,7 @@
 import numpy
 import pytest
 
-from rankscope.rank.elimination import eliminate
-from rankscope.rank.residues import panel_width, to_residues
+from rankscope.rank import eliminate, panel_width, to_residues
 
 
 def test_the_echelon_form_has_the_row_space_of_the_matrix() -> None:

@@ -3,15 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank import largest_prime_below
-from rankscope.rank.residues import (
-    find_pivots,
-    inverse_modulo,
-    invert_in_place,
-    multiply_modulo,
-    reduce_block,
-    subtract_multiple,
-)
+from rankscope.rank import inverse_modulo, largest_prime_below, multiply_modulo
+from rankscope.rank.residues import find_pivots, invert_in_place, reduce_block, subtract_multiple
 
 PRIMES = [2, 3, 5, 251, *(largest_prime_below(2**bits) for bits in (23, 24, 26, 27, 28, 30, 31))]
 primes = st.sampled_from(PRIMES)

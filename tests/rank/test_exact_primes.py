@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import PrimeError
-from rankscope.rank import is_prime, largest_prime_below
-from rankscope.rank.residues import require_prime
+from rankscope.rank import is_prime, largest_prime_below, require_prime
 
 
 def test_small_primes_are_those_of_the_sieve() -> None:

@@ -3,14 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank import largest_prime_below
-from rankscope.rank.residues import (
-    MAX_DEPTH,
-    Matrix,
-    exact_depth,
-    panel_width,
-    subtract_product,
-)
+from rankscope.rank import largest_prime_below, panel_width
+from rankscope.rank.residues import MAX_DEPTH, Matrix, exact_depth, subtract_product
 
 PRIMES = [2, 3, 251, *(largest_prime_below(2**bits) for bits in (23, 24, 25, 26, 27, 30, 31))]
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from rankscope.errors import MatrixError
 from rankscope.rank import residues as module
-from rankscope.rank.residues import to_residues
+from rankscope.rank import to_residues
 
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", ">i8", "<u4"]
 

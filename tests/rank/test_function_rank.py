@@ -8,9 +8,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import FunctionError, MetricError, PartitionError
-from rankscope.rank.epsilon import Frobenius, Supremum
-from rankscope.rank.numeric import FunctionOptions, normal_inputs, separation_rank
-from rankscope.rank.partition import Partition
+from rankscope.rank import (
+    Frobenius,
+    FunctionOptions,
+    Partition,
+    Supremum,
+    normal_inputs,
+    separation_rank,
+)
 
 
 @settings(deadline=None, max_examples=25)

@@ -5,9 +5,8 @@ import numpy
 import pytest
 
 from rankscope.errors import CheckpointError, OutputError
-from rankscope.rank.measured import Minor, Run
+from rankscope.rank import Minor, Run, Tile
 from rankscope.rank.measurement import Checkpoint
-from rankscope.rank.tiles import Tile
 
 IDENTITY: dict[str, object] = {"family": "attention", "seed": 0, "left": (0, 2)}
 TILE = Tile((0, 2), (3, 4), (0, 1))

@@ -5,7 +5,7 @@ import hashlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.measurement import draw_residues
+from rankscope.rank import draw_residues
 
 PRIMES = st.sampled_from((2, 101, 16777213, 2147483647))
 

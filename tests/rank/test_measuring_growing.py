@@ -2,10 +2,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.progress import Progress, ignore
-from rankscope.rank.elimination import pivots_modulo
-from rankscope.rank.measured import Numbers, Residues, SplitFunction
-from rankscope.rank.measurement import GrowingMatrices, draw_residues
-from rankscope.rank.tiles import TilesInMemory
+from rankscope.rank import (
+    GrowingMatrices,
+    Numbers,
+    Residues,
+    SplitFunction,
+    TilesInMemory,
+    draw_residues,
+    pivots_modulo,
+)
 from rankscope.workers import Workers
 
 PRIME = 101

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.rank.measured import MeasuredRank, Minor, Run
+from rankscope.rank import MeasuredRank, Minor, Run
 from rankscope.theorem import Magnitude, Theorem, UpperBound
 
 
@@ -47,7 +47,7 @@ def test_a_rank_says_how_it_was_obtained() -> None:
     measured = MeasuredRank((run(101, (2, None)),), upper(1234), 1, 0.0)
     assert str(measured) == (
         "separation rank >= 2 <= 1,234 for almost all weights; more than 2 with probability at "
-        "most 3.0e-02, unless every larger minor vanishes identically modulo 101"
+        "most 3.0e-02, unless every larger minor of the sample vanishes identically modulo 101"
     )
     plain = measured.to_dict()
     assert plain["prime"] == [101]
@@ -60,8 +60,8 @@ def test_given_weights_are_spoken_of_as_such() -> None:
     measured = MeasuredRank((run(101, (2, None)),), None, 1, 0.0, has_given_weights=True)
     assert str(measured) == (
         "separation rank >= 2 for these weights and almost all others; more than 2 for these "
-        "weights with probability at most 3.0e-02, unless every larger minor vanishes identically "
-        "modulo 101"
+        "weights with probability at most 3.0e-02, unless every larger minor of the sample "
+        "vanishes identically modulo 101"
     )
     exact = replace(measured, upper=upper(2))
     assert str(exact) == "separation rank 2 exactly, for these weights and almost all others"

@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 
 from rankscope.errors import CheckpointError, MeasurementError, TooLargeError
 from rankscope.progress import Progress
-from rankscope.rank.measured import MeasuredRank, MeasureOptions, Numbers, Residues, SplitFunction
-from rankscope.rank.measurement import MeasurementProblem, draw_residues, measure
+from rankscope.rank import (
+    MeasuredRank,
+    MeasurementProblem,
+    MeasureOptions,
+    Numbers,
+    Residues,
+    SplitFunction,
+    draw_residues,
+    measure,
+)
 from rankscope.theorem import Magnitude, Theorem, UpperBound
 from rankscope.workers import Workers
 

@@ -6,21 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import BudgetError, MeasurementError, TooLargeError
-from rankscope.rank.measured import MeasureOptions
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.degree import DegreePolynomial
-from rankscope.rank.networks.message_passing import MessagePassing
-from rankscope.rank.networks.mixer import PolynomialMixer
-from rankscope.rank.networks.network import PolynomialNetwork
-from rankscope.rank.networks.polynomial_transformer import PolynomialTransformer
-from rankscope.rank.networks.products import ProductNetwork
-from rankscope.rank.networks.recurrence import Recurrence
-from rankscope.rank.networks.self_attention import SelfAttention
-from rankscope.rank.partition import Partition
-from rankscope.rank.tiles import (
+from rankscope.rank import (
+    DegreePolynomial,
+    MeasureOptions,
     MemoryBudget,
+    MessagePassing,
+    Partition,
+    PolynomialMixer,
+    PolynomialNetwork,
+    PolynomialTransformer,
+    ProductNetwork,
+    Recurrence,
+    SelfAttention,
     available_memory,
     default_memory_limit,
+    measure_rank,
 )
 
 CROWN = (1, 10, 55, 220, 715, 2002, 5005, 11_440, 8008, 2860, 880, 220, 40, 4)

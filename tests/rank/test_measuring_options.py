@@ -1,7 +1,8 @@
 import pytest
 
 from rankscope.errors import MeasurementError, PrimeError
-from rankscope.rank.measured import DEFAULT_OPTIONS, MeasureOptions
+from rankscope.rank import MeasureOptions
+from rankscope.rank.measured import DEFAULT_OPTIONS
 
 
 def test_a_negative_seed_is_refused() -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.measurement import Saturation
+from rankscope.rank import Saturation
 
 maybe = st.none() | st.integers(0, 3000)
 

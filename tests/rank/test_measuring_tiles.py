@@ -4,8 +4,15 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.rank.measured import Numbers, Residues, SplitFunction
-from rankscope.rank.tiles import Tile, TilesInMemory, evaluate_tile, plan_tiles
+from rankscope.rank import (
+    Numbers,
+    Residues,
+    SplitFunction,
+    Tile,
+    TilesInMemory,
+    evaluate_tile,
+    plan_tiles,
+)
 
 sides = st.integers(0, 30)
 shapes = st.tuples(sides, sides)

@@ -5,10 +5,7 @@ import pytest
 import torch
 
 from rankscope.errors import PartitionError, SizeError
-from rankscope.rank.networks.convolutional import Shallow
-from rankscope.rank.networks.network import PairwiseFunction, PolynomialNetwork
-from rankscope.rank.networks.tensor_train import TensorTrain
-from rankscope.rank.partition import Partition
+from rankscope.rank import PairwiseFunction, Partition, PolynomialNetwork, Shallow, TensorTrain
 
 PRIME = 1073741789
 NETWORKS = [

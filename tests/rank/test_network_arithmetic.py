@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import PrimeError, TooLargeError
-from rankscope.rank.networks.network import Modulo, Reals
+from rankscope.rank import Modulo, Reals
 
 PRIMES = (2, 3, 101, 65521, 65537, 16777213, 1073741789, 2147483647)
 EQUATIONS = ("ij,jk->ik", "bl,lir->bir", "bi,bir->br", "ij,ij->", "i,j->ij", "bij,j->b", "ii,i->i")

@@ -8,10 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import PartitionError
-from rankscope.rank.networks.convolutional import ConvolutionalCircuit
-from rankscope.rank.networks.network import PolynomialNetwork
-from rankscope.rank.networks.recurrent import RecurrentCircuit
-from rankscope.rank.partition import Partition
+from rankscope.rank import ConvolutionalCircuit, Partition, PolynomialNetwork, RecurrentCircuit
 
 NETWORKS: list[PolynomialNetwork] = [
     ConvolutionalCircuit(num_tokens=4, num_templates=2, channels=(3, 2)),

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import FamilyError, RankscopeError
-from rankscope.rank.networks.catalogue import CATALOGUE, Edges, build
+from rankscope.rank import CATALOGUE, build
+from rankscope.rank.networks.catalogue import Edges
 from rankscope.strict_json import Choice, Either, Integer, ListOf, Optional, Reader
 
 SMALL: dict[str, dict[str, Any]] = {

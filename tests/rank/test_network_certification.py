@@ -8,26 +8,33 @@ from hypothesis import strategies as st
 
 from rankscope.errors import CertificateError, FamilyError, MatrixError
 from rankscope.progress import Progress
-from rankscope.rank import rank_modulo
-from rankscope.rank.certificate import (
-    MAX_DETERMINANT,
+from rankscope.rank import (
     Certificate,
     CertifiedMinor,
     DrawnWeights,
     GivenWeights,
+    MeasuredRank,
+    MeasureOptions,
+    Minor,
+    Partition,
+    PolynomialNetwork,
+    ProductNetwork,
+    RecurrentCircuit,
+    Residues,
+    Run,
+    SelfAttention,
+    Shallow,
+    certify_rank,
+    measure_rank,
     num_challenges,
     pack_answers,
+    parse_certificate,
+    rank_modulo,
+    to_json,
+    verify,
 )
-from rankscope.rank.certificate_file import parse_certificate, to_json
-from rankscope.rank.measured import MeasuredRank, MeasureOptions, Minor, Residues, Run
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.convolutional import Shallow, ShallowFunction
-from rankscope.rank.networks.network import PolynomialNetwork
-from rankscope.rank.networks.products import ProductNetwork
-from rankscope.rank.networks.recurrent import RecurrentCircuit
-from rankscope.rank.networks.self_attention import SelfAttention
-from rankscope.rank.partition import Partition
-from rankscope.rank.verification import certify_rank, verify
+from rankscope.rank.certificate import MAX_DETERMINANT
+from rankscope.rank.networks.convolutional import ShallowFunction
 
 SHALLOW = Shallow(order=4, size=2, channels=3)
 SPLIT = Partition.interleaved(4)

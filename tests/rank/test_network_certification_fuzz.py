@@ -9,17 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import CertificateError
-from rankscope.rank.certificate import Verdict
-from rankscope.rank.certificate_file import parse_certificate, to_json
-from rankscope.rank.measured import MeasureOptions
-from rankscope.rank.measuring import measure_rank
-from rankscope.rank.networks.catalogue import build
-from rankscope.rank.networks.convolutional import Shallow
-from rankscope.rank.networks.network import PolynomialNetwork
-from rankscope.rank.networks.products import ProductNetwork
-from rankscope.rank.networks.recurrent import RecurrentCircuit
-from rankscope.rank.partition import Partition
-from rankscope.rank.verification import certify_rank, verify
+from rankscope.rank import (
+    MeasureOptions,
+    Partition,
+    PolynomialNetwork,
+    ProductNetwork,
+    RecurrentCircuit,
+    Shallow,
+    Verdict,
+    build,
+    certify_rank,
+    measure_rank,
+    parse_certificate,
+    to_json,
+    verify,
+)
 
 
 def document_of(

@@ -10,11 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import BoundError, PartitionError
-from rankscope.rank.elimination import rank_modulo
-from rankscope.rank.networks.convolutional import ConvolutionalCircuit, Levels
-from rankscope.rank.partition import Partition
+from rankscope.rank import ConvolutionalCircuit, Levels, Partition, rank_modulo
 
 PRIME = 1073741789
 Case = tuple[dict[str, Any], set[int]]

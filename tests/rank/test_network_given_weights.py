@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import MeasurementError, PrimeError
-from rankscope.rank.networks.given_weights import digest, require_weights_of, weight_residues
-from rankscope.rank.networks.tensor_train import TensorTrain
+from rankscope.rank import TensorTrain, weight_residues
+from rankscope.rank.networks.given_weights import digest, require_weights_of
 
 PRIMES = (3, 101, 16777213, 2**31 - 1)
 

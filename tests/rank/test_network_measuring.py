@@ -1,5 +1,4 @@
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -7,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.network import Drawable
+from rankscope.diagrams import Drawable
 from rankscope.errors import (
     CheckpointError,
     PartitionError,
@@ -16,16 +15,21 @@ from rankscope.errors import (
     UnsupportedModuleError,
 )
 from rankscope.progress import Progress
-from rankscope.rank.measured import MeasureOptions
-from rankscope.rank.measuring import measure_rank, measure_ranks
-from rankscope.rank.networks.convolutional import Shallow
-from rankscope.rank.networks.network import Arithmetic, PolynomialNetwork, Setting
-from rankscope.rank.networks.products import ProductNetwork
-from rankscope.rank.networks.recurrent import RecurrentCircuit
-from rankscope.rank.networks.self_attention import SelfAttention
-from rankscope.rank.networks.tensor_train import TensorTrain
-from rankscope.rank.partition import Partition
-from rankscope.rank.tiles import plan_tiles
+from rankscope.rank import (
+    Arithmetic,
+    MeasureOptions,
+    Partition,
+    PolynomialNetwork,
+    ProductNetwork,
+    RecurrentCircuit,
+    SelfAttention,
+    Setting,
+    Shallow,
+    TensorTrain,
+    measure_rank,
+    measure_ranks,
+    plan_tiles,
+)
 from rankscope.workers import Workers
 
 
@@ -202,18 +206,6 @@ def test_a_checkpoint_belongs_to_one_network_and_its_weights(tmp_path: Path) -> 
 
 
 @pytest.fixture
-def _ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of Ray itself
-        import ray
-
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen tiles where there would be one, so that the workers have something to do."""
     monkeypatch.setattr("rankscope.rank.measurement.plan_tiles", partial(plan_tiles, side=16))
@@ -228,17 +220,6 @@ def runs_with(workers: Workers) -> object:
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
 def test_local_workers_change_nothing(backend: str) -> None:
     assert runs_with(Workers(backend, jobs=2)) == runs_with(Workers("sequential"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_small_tiles", "_ray")
-def test_a_ray_cluster_changes_nothing() -> None:
-    assert runs_with(Workers("ray")) == runs_with(Workers("sequential"))
-    questions = [
-        (TensorTrain(order=4, size=size, bond=2), Partition.interleaved(4)) for size in (4, 1, 3)
-    ]
-    measured = measure_ranks(questions, MeasureOptions(workers=Workers("ray")))
-    assert [each.lower for each in measured] == [8, 1, 6]
 
 
 def test_several_measurements_keep_their_order_and_their_folders(tmp_path: Path) -> None:

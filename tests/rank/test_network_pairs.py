@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams import Diagram
 from rankscope.errors import PrimeError
-from rankscope.rank.networks import network as network_module
-from rankscope.rank.networks.network import (
+from rankscope.rank import (
     Arithmetic,
     PairwiseFunction,
+    Partition,
     PolynomialNetwork,
     Setting,
     interpolation_modulo,
     unit_vector_points,
 )
-from rankscope.rank.partition import Partition
+from rankscope.rank.networks import network as network_module
 
 PRIME = 2147483647
 

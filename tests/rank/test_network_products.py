@@ -8,12 +8,9 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.rank.elimination import rank_modulo
-from rankscope.rank.measured import Residues
-from rankscope.rank.networks.products import ProductNetwork
-from rankscope.rank.partition import Partition
+from rankscope.rank import Partition, ProductNetwork, Residues, rank_modulo
 
 PRIME = 1073741789
 Case = tuple[int, int, int, int | None, set[int]]

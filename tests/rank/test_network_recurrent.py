@@ -9,13 +9,16 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import PartitionError, SizeError
-from rankscope.rank.bounds.networks import start_end_lower_bound
-from rankscope.rank.elimination import rank_modulo, solve_modulo
-from rankscope.rank.measured import Residues
-from rankscope.rank.networks.recurrent import RecurrentCircuit
-from rankscope.rank.partition import Partition
+from rankscope.rank import (
+    Partition,
+    RecurrentCircuit,
+    Residues,
+    rank_modulo,
+    solve_modulo,
+    start_end_lower_bound,
+)
 
 PRIME = 1073741789
 REFERENCES = [

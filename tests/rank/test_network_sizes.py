@@ -3,7 +3,7 @@
 import pytest
 
 from rankscope.errors import SizeError
-from rankscope.rank.networks.network import require_sizes
+from rankscope.rank import require_sizes
 
 
 def test_the_first_size_that_is_too_small_is_named() -> None:

@@ -12,12 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.diagrams.module import to_module
+from rankscope.diagrams import to_module
 from rankscope.errors import SizeError, TooLargeError
-from rankscope.rank.bounds.polynomials import different_cores_lower_bound, equal_cores_lower_bound
-from rankscope.rank.elimination import rank_modulo
-from rankscope.rank.networks.tensor_train import TensorTrain
-from rankscope.rank.partition import Partition, matricize
+from rankscope.rank import (
+    Partition,
+    TensorTrain,
+    different_cores_lower_bound,
+    equal_cores_lower_bound,
+    matricize,
+    rank_modulo,
+)
 
 PRIME = 1073741789
 

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rankscope.errors import SizeError
-from rankscope.rank.elimination import rank_modulo
-from rankscope.rank.networks.tensor_train import TensorTrain, witness_cores, witness_weights
-from rankscope.rank.partition import Partition, matricize
+from rankscope.rank import (
+    Partition,
+    TensorTrain,
+    matricize,
+    rank_modulo,
+    witness_cores,
+    witness_weights,
+)
 
 PRIME = 101
 

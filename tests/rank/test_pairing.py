@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from rankscope.errors import FunctionError, TooLargeError
 from rankscope.progress import Progress
-from rankscope.rank.numeric import AnyFunction, FunctionOptions, Halves, pair_values
-from rankscope.rank.partition import Partition
+from rankscope.rank import AnyFunction, FunctionOptions, Partition
+from rankscope.rank.numeric import Halves, pair_values
 
 PARTITION = Partition((0, 3), (1,))  # position 2 is held fixed
 

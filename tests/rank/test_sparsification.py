@@ -157,6 +157,7 @@ def test_the_command_writes_edges_with_their_names(
     [
         ("0 1\n", ["--rule", "best"], "--rule takes one of walk, one-walk, random, spectral"),
         ("0 1\n1 nan\n", [], "line 2: '1 nan' names a missing vertex"),
+        ("0 1\n1\n2 3\n", [], "a line names '1' alone, which has edges on other lines"),
         ("0 1\n1 01\n", [], "names one vertex in two ways, 1 and 01"),
         ("0 1\n", ["--keep", "2"], "keep must be a share from 0 to 1, got 2.0"),
         ("0 1\n", ["--depth", "1"], "depth must be at least 2, got 1"),

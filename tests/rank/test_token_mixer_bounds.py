@@ -20,12 +20,12 @@ from rankscope.rank import (
     StateDegrees,
     TokenSide,
     degree_upper_bound,
+    heads_terms,
     rank_modulo,
     shared_keys_terms,
     shared_keys_upper_bound,
     state_upper_bound,
 )
-from rankscope.rank.bounds.attention import heads_terms
 
 PRIME = 16777213
 LARGEST = 300  # samples on a side: larger ranks are cut off there

@@ -1,4 +1,4 @@
-"""Certificates of transformers and recurrences, checked in a process without the fast kernels."""
+"""Certificates of token mixers and message passing, checked without the fast kernels."""
 
 import json
 import subprocess
@@ -9,16 +9,17 @@ import pytest
 
 from rankscope.cli.main import main
 from rankscope.rank import (
+    MessagePassing,
     Partition,
     PolynomialMixer,
     PolynomialNetwork,
     PolynomialTransformer,
     ProductNetwork,
     Recurrence,
+    certify_rank,
     measure_rank,
     write_certificate,
 )
-from rankscope.rank.verification import certify_rank
 
 NETWORKS: list[PolynomialNetwork] = [
     PolynomialTransformer(
@@ -35,6 +36,8 @@ NETWORKS: list[PolynomialNetwork] = [
     ),
     PolynomialMixer(num_tokens=4, input_size=1, width=2, token_hidden=2, channel_hidden=2, depth=1),
     ProductNetwork(num_inputs=4, degree=2, depth=2),
+    MessagePassing(edges=((0, 1), (1, 2), (2, 3)), depth=3, width=2, vertex=2),
+    MessagePassing(edges=((0, 1), (1, 2), (0, 2)), depth=2, width=2, num_vertices=4),
 ]
 # Verifies, and then says whether the fast evaluation was ever loaded.
 VERIFY = """
@@ -73,8 +76,10 @@ def test_certificates_verify_in_a_process_that_never_loads_the_fast_evaluation(
         ("polynomial-transformer --depth 2 --width 2 --heads 1 --tokens 4", 18),
         ("polynomial-transformer --depth 2 --width 2 --heads 1 --tokens 4 --causal", 37),
         ("polynomial-transformer --depth 2 --width 4 --heads 4 --kv-heads 1 --tokens 8", 8),
-        ("recurrence --kind dense --depth 2 --width 2 --state 2 --tokens 4", 9),
-        ("recurrence --kind delta --depth 1 --width 2 --state 2 --tokens 4", 3),
+        ("recurrence --kind dense --depth 2 --width 2 --state 2 --tokens 4", 14),
+        ("recurrence --kind dense --depth 2 --width 2 --tokens 4 --partition start-end", 9),
+        ("recurrence --kind delta --depth 1 --width 2 --state 2 --tokens 4", 7),
+        ("recurrence --kind delta --depth 1 --width 2 --tokens 4 --partition start-end", 3),
     ],
 )
 def test_the_command_measures_and_bounds(

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import input_arrays
+from rankscope.diagrams import input_arrays, to_module
 from rankscope.errors import SizeError
 from rankscope.rank import Kind, Partition, PolynomialTransformer, Recurrence
 
@@ -133,6 +132,11 @@ def test_without_decay_linear_attention_is_causal_attention(
     ours = recurrence.split(partition, weights={**weights, **ones}, **options)
     theirs = attention.split(partition, weights=weights, **options)
     assert numpy.array_equal(ours.values(points, points), theirs.values(points, points))
+
+
+def test_mixers_are_split_alike_unless_a_split_is_named() -> None:
+    """So that numbers of `rankscope rank` compare between attention and recurrences."""
+    assert Recurrence.default_partition == PolynomialTransformer.default_partition == "interleaved"
 
 
 @pytest.mark.slow

@@ -12,14 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import input_arrays, nodes_of
-from rankscope.diagrams.parts import Role
+from rankscope.diagrams import Role, input_arrays, nodes_of, to_module
 from rankscope.errors import PrimeError, SizeError
-from rankscope.rank import Partition, SelfAttention
-from rankscope.rank.networks.network import Modulo, Reals
+from rankscope.rank import Modulo, Partition, PolynomialTransformer, Reals, SelfAttention
 from rankscope.rank.networks.polynomial_transformer import (
-    PolynomialTransformer,
     rational_rotation,
     rotation_entries,
     rotations,

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.module import module_arrays, to_module
-from rankscope.diagrams.network import Network
-from rankscope.reading.network import from_module
+from rankscope.diagrams import Network, module_arrays, to_module
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

@@ -4,7 +4,7 @@ import pytest
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankscope.diagrams.network import Network, diagrams_of
+from rankscope.diagrams import Network, diagrams_of
 
 Check = Callable[..., Network]
 

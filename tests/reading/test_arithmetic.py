@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.network import Network, Sum
-from rankscope.reading.network import from_module
+from rankscope.diagrams import Network, Sum
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 Program = Callable[..., Tensor]

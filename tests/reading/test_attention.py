@@ -5,9 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.parts import IndexKind
-from rankscope.reading.network import from_module
+from rankscope.diagrams import IndexKind, Network, diagrams_of
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

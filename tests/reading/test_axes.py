@@ -7,24 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.diagrams.parts import Role
-from rankscope.reading.views import (
-    FEATURE,
-    GENERIC,
-    HEAD,
-    HEAD_FEATURE,
+from rankscope.diagrams import Role
+from rankscope.reading import (
     ArrayView,
-    common_cuts,
     expanded,
     guess,
     merged,
-    parts_of,
     permuted,
     reshaped,
     squeezed,
     unsqueezed,
     whole,
 )
+from rankscope.reading.views import FEATURE, GENERIC, HEAD, HEAD_FEATURE, common_cuts, parts_of
 
 
 def realized(value: ArrayView, array: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 import pytest
 from torch import Tensor, nn
 
-from rankscope.diagrams.network import diagrams_of
-from rankscope.reading.captions import captioned, fraction_label, input_label, weight_label
-from rankscope.reading.network import from_module
+from rankscope.diagrams import diagrams_of
+from rankscope.reading import captioned, from_module
+from rankscope.reading.captions import fraction_label, input_label, weight_label
 
 
 def test_steps_and_the_nodes_that_read_them_have_one_label() -> None:

@@ -5,9 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.parts import Role
-from rankscope.reading.network import from_module
+from rankscope.diagrams import Network, Role, diagrams_of
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 quick = settings(

@@ -2,14 +2,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.parts import Role
+from rankscope.diagrams import Network, Role, diagrams_of, to_module
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading.drafting import Drafting
-from rankscope.reading.drafts import Draft, Operand
-from rankscope.reading.network import from_module
-from rankscope.reading.views import FEATURE, ArrayView, guess, permuted, scaled, whole
+from rankscope.reading import (
+    ArrayView,
+    Draft,
+    Drafting,
+    Operand,
+    from_module,
+    guess,
+    permuted,
+    scaled,
+    whole,
+)
+from rankscope.reading.views import FEATURE
 
 
 def data(name: str, *shape: int) -> ArrayView:

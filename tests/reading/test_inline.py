@@ -5,23 +5,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Network, Sum, diagrams_of
-from rankscope.diagrams.parts import Function, Role
-from rankscope.reading.drafting import Drafting, axis_letters
-from rankscope.reading.drafts import Draft, Operand, Slide
-from rankscope.reading.network import from_module
-from rankscope.reading.simplifying import inline
-from rankscope.reading.views import (
-    FEATURE,
-    SPACES,
+from rankscope.diagrams import Function, Network, Role, Sum, diagrams_of, to_module
+from rankscope.reading import (
     ArrayView,
+    Draft,
+    Drafting,
+    Operand,
     Piece,
+    Slide,
+    from_module,
     guess,
+    inline,
     permuted,
     scaled,
     whole,
 )
+from rankscope.reading.drafting import axis_letters
+from rankscope.reading.views import FEATURE, SPACES
 
 Move = Callable[[Drafting, ArrayView, ArrayView], ArrayView]
 

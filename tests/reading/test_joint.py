@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankscope.diagrams.network import Network, diagrams_of
+from rankscope.diagrams import Network, diagrams_of
 from rankscope.reading.simplifying import split_rows
 
 Check = Callable[..., Network]

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankscope.diagrams.network import Network, Sum, diagrams_of
-from rankscope.diagrams.parts import Role
-from rankscope.reading.network import from_module
+from rankscope.diagrams import Network, Role, Sum, diagrams_of
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 quick = settings(

@@ -12,16 +12,23 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from rankscope.diagrams import (
+    Box,
+    Call,
+    Network,
+    collapse,
+    describe,
+    flattened,
+    from_dict,
+    module_arrays,
+    to_dict,
+    to_module,
+    to_source,
+)
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.describing import describe
-from rankscope.diagrams.module import module_arrays, to_module
-from rankscope.diagrams.network import Box, Call, Network, flattened
-from rankscope.diagrams.repeats import collapse
-from rankscope.diagrams.serialization import from_dict, to_dict
-from rankscope.diagrams.source import to_source
-from rankscope.drawing.drawing import draw
+from rankscope.drawing import draw
 from rankscope.errors import SizeError
-from rankscope.reading.network import from_module
+from rankscope.reading import from_module
 
 sys.path.insert(0, str(Path(__file__).parent))
 import zoo  # type: ignore[import-not-found]

@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankscope.diagrams import Network, collapse, input_arrays, to_module
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Network, input_arrays
-from rankscope.diagrams.repeats import collapse
-from rankscope.reading.network import from_module
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

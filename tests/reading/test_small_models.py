@@ -5,12 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rankscope.diagrams import collapse, module_arrays, to_module
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.module import module_arrays, to_module
-from rankscope.diagrams.repeats import collapse
-from rankscope.drawing.checks import lint
-from rankscope.drawing.page import compose
-from rankscope.reading.network import from_module
+from rankscope.drawing import compose, lint
+from rankscope.reading import from_module
 
 
 class DecoderBlock(nn.Module):

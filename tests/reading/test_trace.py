@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.reading.trace import trace
+from rankscope.reading import trace
 
 
 class InPlace(nn.Module):
@@ -114,6 +114,9 @@ def test_a_batch_of_another_length_runs_where_the_module_allows_it() -> None:
     inputs = torch.randn(7, 2, 5, 6)
     assert read.has_free_batch
     torch.testing.assert_close(read.run(inputs), model(inputs))
+    fixed = trace(model, (2, 2, 5, 6), free_batch=False)
+    assert not fixed.has_free_batch
+    torch.testing.assert_close(fixed.run(inputs[:2]), model(inputs[:2]))
 
 
 def test_a_module_that_branches_on_numbers_is_refused_with_the_reason_of_torch() -> None:

@@ -6,8 +6,8 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from rankscope.diagrams.network import Network
-from rankscope.reading.network import from_module
+from rankscope.diagrams import Network
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

@@ -5,9 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.network import Network, diagrams_of
-from rankscope.diagrams.repeats import collapse
-from rankscope.reading.network import from_module
+from rankscope.diagrams import Network, collapse, diagrams_of
+from rankscope.reading import from_module
 
 Check = Callable[..., Network]
 

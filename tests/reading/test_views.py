@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankscope.diagrams.network import Network
+from rankscope.diagrams import Network
 
 Check = Callable[..., Network]
 Program = Callable[[Tensor], Tensor]

@@ -93,6 +93,14 @@ def _torchvision(name: str) -> Callable[[], nn.Module]:
     return make
 
 
+def four_block_resnet() -> nn.Module:
+    """ResNet-18 of torchvision with one block in each stage instead of two."""
+    from torchvision.models.resnet import BasicBlock, ResNet  # type: ignore[import-untyped]
+
+    model: nn.Module = ResNet(BasicBlock, [1, 1, 1, 1])
+    return model
+
+
 def two_block_mixer() -> nn.Module:
     """Mixer-S/32 with two of its eight blocks, for images of 96 x 96 pixels."""
     from timm.models.mlp_mixer import MlpMixer
@@ -197,7 +205,7 @@ def models() -> tuple[Model, ...]:
 
 def built_in() -> tuple[Model, ...]:
     """The networks that come with the package, with two samples of what their catalogue says."""
-    from rankscope.networks.catalogue import BUILT_IN
+    from rankscope.networks import BUILT_IN
 
     return tuple(
         Model("rankscope", name, entry.make, sample(entry)) for name, entry in BUILT_IN.items()

@@ -10,16 +10,21 @@ from torch import Tensor, nn
 
 from rankscope.errors import RobustnessError
 from rankscope.progress import Progress
-from rankscope.robust.attacks import (
+from rankscope.robust import (
+    L2,
     Attack,
     Attacked,
+    AttackLoss,
     AutoProjectedDescent,
+    CrossEntropy,
+    Linf,
+    LogitsRatio,
+    Margin,
+    Norm,
     ProjectedDescent,
     Threat,
     attack,
 )
-from rankscope.robust.margins import AttackLoss, CrossEntropy, LogitsRatio, Margin
-from rankscope.robust.norms import L2, Linf, Norm
 
 ATTACKS: list[Attack] = [ProjectedDescent(), AutoProjectedDescent(steps=20)]
 LOSSES: list[AttackLoss] = [CrossEntropy(), Margin(), LogitsRatio()]

@@ -15,25 +15,28 @@ from torch import Tensor, nn
 
 from rankscope.errors import MissingExtraError, OutputError, RobustnessError
 from rankscope.progress import Progress, Report, ignore
-from rankscope.robust.attacks import AutoProjectedDescent, ProjectedDescent, Threat
-from rankscope.robust.certification import (
+from rankscope.robust import (
+    L2,
+    AutoProjectedDescent,
     Certification,
     CertifiedRadius,
+    Intervals,
+    LinearBounds,
+    Linf,
+    Lipschitz,
+    MaxMin,
+    Method,
+    Norm,
+    OrthogonalConv2d,
+    OrthogonalLinear,
+    ProjectedDescent,
+    Proof,
+    ResNet9,
+    Samples,
+    Threat,
     certify,
     draw_certification,
 )
-from rankscope.robust.methods import (
-    Intervals,
-    LinearBounds,
-    Lipschitz,
-    Method,
-    Proof,
-    Samples,
-)
-from rankscope.robust.networks import ResNet9
-from rankscope.robust.norm_preserving import MaxMin, OrthogonalLinear
-from rankscope.robust.norms import L2, Linf, Norm
-from rankscope.robust.orthogonal import OrthogonalConv2d
 
 METHODS: list[Method] = [
     Lipschitz(),

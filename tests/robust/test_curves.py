@@ -9,11 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.robust.curves import BENDS, CURVES
-from rankscope.robust.forms import ConvexCurve, Increasing, Largest, TransferFunction
-from rankscope.robust.lipschitz import lipschitz_bound
-from rankscope.robust.relaxations import Smooth
-from rankscope.robust.transfer import read_transfer_functions
+from rankscope.robust import (
+    CURVES,
+    ConvexCurve,
+    Increasing,
+    Largest,
+    Smooth,
+    TransferFunction,
+    lipschitz_bound,
+    read_transfer_functions,
+)
+from rankscope.robust.curves import BENDS
 
 
 class Calls(nn.Module):

@@ -6,10 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import SizeError, UnsupportedModuleError
-from rankscope.networks.image import ResNet
-from rankscope.robust.graph import Graph, Reading
-from rankscope.robust.lipschitz import lipschitz_bound
-from rankscope.robust.networks import ResNet9
+from rankscope.networks import ResNet
+from rankscope.robust import Graph, Reading, ResNet9, lipschitz_bound
 
 
 def read_graph(

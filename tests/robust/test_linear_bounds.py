@@ -15,21 +15,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import UnsupportedModuleError
-from rankscope.networks.image import ResNet
-from rankscope.robust.bounds import (
+from rankscope.networks import ResNet
+from rankscope.robust import (
+    L2,
     Ball,
+    Graph,
+    HouseholderActivation,
+    Intervals,
+    LinearBounds,
+    Linf,
+    MaxMin,
+    Norm,
+    OrthogonalConv2d,
+    TransferFunction,
     lower_bounds,
     propagate_intervals,
     propagate_linear_bounds,
+    read_transfer_functions,
+    sample_shape,
     unit_spreads,
 )
-from rankscope.robust.forms import TransferFunction
-from rankscope.robust.graph import Graph, sample_shape
-from rankscope.robust.methods import Intervals, LinearBounds
-from rankscope.robust.norm_preserving import HouseholderActivation, MaxMin
-from rankscope.robust.norms import L2, Linf, Norm
-from rankscope.robust.orthogonal import OrthogonalConv2d
-from rankscope.robust.transfer import read_transfer_functions
 
 METHODS: list[Intervals | LinearBounds] = [
     Intervals(),

@@ -12,23 +12,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.errors import RobustnessError, UnsupportedModuleError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.linear import FactorizedLinear
-from rankscope.networks.image import ResNet
-from rankscope.robust.lipschitz import lipschitz_bound
-from rankscope.robust.networks import LipConvNet, ResNet9
-from rankscope.robust.norm_preserving import (
+from rankscope.factorize import FORMATS, FactorizedLinear
+from rankscope.networks import ResNet
+from rankscope.robust import (
     ConcatenativeSkip,
     ConvexSkip,
     GroupSort,
     HouseholderActivation,
     InputScaling,
+    LipConvNet,
     MaxMin,
     NormalizedLinear,
     NormPreservingPool,
+    OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
     OrthogonalLinear,
+    ResNet9,
+    lipschitz_bound,
 )
-from rankscope.robust.orthogonal import OrthogonalConv2d, OrthogonalConvTranspose2d
 
 
 class Calls(nn.Module):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import RobustnessError
-from rankscope.robust.lipschitz import LipschitzBound, certified_radii, lipschitz_bound
+from rankscope.robust import LipschitzBound, certified_radii, lipschitz_bound
 from rankscope.robust.margins import margins
 
 

@@ -7,9 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.robust.lipschitz import lipschitz_bound
-from rankscope.robust.networks import LipConvNet, LipschitzNetwork, ResNet9, WideResNet
-from rankscope.robust.norm_preserving import InputScaling, NormalizedLinear, OrthogonalLinear
+from rankscope.robust import (
+    InputScaling,
+    LipConvNet,
+    LipschitzNetwork,
+    NormalizedLinear,
+    OrthogonalLinear,
+    ResNet9,
+    WideResNet,
+    lipschitz_bound,
+)
 
 IMAGE = (2, 16, 32)
 MAKERS: dict[str, Callable[[], LipschitzNetwork]] = {

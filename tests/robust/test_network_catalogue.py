@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from rankscope.networks.catalogue import BUILT_IN
-from rankscope.robust.networks import CIFAR10_MEANS, LipschitzNetwork
-from rankscope.robust.norm_preserving import InputScaling
+from rankscope.networks import BUILT_IN
+from rankscope.robust import CIFAR10_MEANS, InputScaling, LipschitzNetwork
 
 SMALL = ["lipschitz-digits", "lipschitz-resnet9-small", "lipschitz-wide-resnet-16-1"]
 

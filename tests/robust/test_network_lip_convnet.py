@@ -1,8 +1,7 @@
 import pytest
 
 from rankscope.errors import SizeError
-from rankscope.robust.networks import LipConvNet
-from rankscope.robust.orthogonal import OrthogonalConv2d
+from rankscope.robust import LipConvNet, OrthogonalConv2d
 
 
 def test_every_block_doubles_the_channels_and_halves_the_image_at_its_end() -> None:

@@ -2,9 +2,7 @@ import pytest
 import torch
 
 from rankscope.errors import SizeError
-from rankscope.robust.networks import ResNet9
-from rankscope.robust.norm_preserving import OrthogonalLinear
-from rankscope.robust.orthogonal import OrthogonalConv2d
+from rankscope.robust import OrthogonalConv2d, OrthogonalLinear, ResNet9
 
 
 def test_it_has_eight_convolutions_and_two_linear_maps() -> None:

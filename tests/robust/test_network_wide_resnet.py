@@ -2,9 +2,7 @@ import pytest
 import torch
 
 from rankscope.errors import SizeError
-from rankscope.robust.networks import WideResNet
-from rankscope.robust.norm_preserving import ConvexSkip
-from rankscope.robust.orthogonal import OrthogonalConv2d
+from rankscope.robust import ConvexSkip, OrthogonalConv2d, WideResNet
 
 
 @pytest.mark.parametrize(("depth", "width"), [(10, 2), (16, 1)])

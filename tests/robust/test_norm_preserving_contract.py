@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.robust.norm_preserving import (
+from rankscope.robust import (
     ConcatenativeSkip,
     ConvexSkip,
     GroupSort,
@@ -17,9 +17,9 @@ from rankscope.robust.norm_preserving import (
     InputScaling,
     MaxMin,
     NormPreservingPool,
+    OrthogonalConv2d,
     OrthogonalLinear,
 )
-from rankscope.robust.orthogonal import OrthogonalConv2d
 
 SHAPE = (4, 4, 6)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankscope.errors import LayerError
-from rankscope.robust.norm_preserving import HouseholderActivation, MaxMin
+from rankscope.robust import HouseholderActivation, MaxMin
 
 
 def test_it_starts_as_max_min() -> None:

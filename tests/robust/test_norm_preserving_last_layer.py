@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.errors import LayerError
-from rankscope.robust.norm_preserving import NormalizedLinear
+from rankscope.robust import NormalizedLinear
 
 
 @settings(deadline=None)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import LayerError
-from rankscope.robust.norm_preserving import OrthogonalLinear
-from rankscope.robust.paraunitary import Cayley, Householder, MatrixExponential
+from rankscope.robust import Cayley, Householder, MatrixExponential, OrthogonalLinear
 
 
 def moved(layer: OrthogonalLinear, seed: int = 0) -> OrthogonalLinear:

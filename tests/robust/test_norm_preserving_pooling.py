@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from rankscope.errors import LayerError
-from rankscope.robust.norm_preserving import NormPreservingPool
+from rankscope.robust import NormPreservingPool
 
 
 def test_it_is_the_sum_over_the_root_of_the_number() -> None:

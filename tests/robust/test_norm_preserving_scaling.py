@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from rankscope.errors import LayerError
-from rankscope.robust.norm_preserving import InputScaling
+from rankscope.robust import InputScaling
 
 
 def test_each_channel_has_its_own_mean_and_deviation() -> None:

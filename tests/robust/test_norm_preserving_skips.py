@@ -3,8 +3,7 @@ import torch
 from torch import nn
 
 from rankscope.errors import LayerError
-from rankscope.robust.norm_preserving import ConcatenativeSkip, ConvexSkip
-from rankscope.robust.orthogonal import OrthogonalConv2d
+from rankscope.robust import ConcatenativeSkip, ConvexSkip, OrthogonalConv2d
 
 
 def test_the_mean_is_weighted_by_a_sigmoid_and_starts_in_the_middle() -> None:

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.robust.bounds import Ball
-from rankscope.robust.norms import L2, Linf, Norm
+from rankscope.robust import L2, Ball, Linf, Norm
 
 NORMS = [L2(), Linf()]
 

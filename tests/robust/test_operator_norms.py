@@ -5,11 +5,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import SizeError, TooLargeError, UnsupportedModuleError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.linear import FactorizedLinear
+from rankscope.factorize import FORMATS, FactorizedLinear
+from rankscope.robust import (
+    OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
+    operator_norm,
+    operator_spectrum,
+)
 from rankscope.robust import operator_norms as module_under_test
-from rankscope.robust.operator_norms import operator_norm, operator_spectrum
-from rankscope.robust.orthogonal import OrthogonalConv2d, OrthogonalConvTranspose2d
 
 
 def true_values(layer: nn.Module, shape: tuple[int, ...]) -> Tensor:

@@ -8,17 +8,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
-from rankscope.robust.orthogonal import (
-    OrthogonalConv1d,
-    OrthogonalConv2d,
-    OrthogonalConvTranspose1d,
-    OrthogonalConvTranspose2d,
-)
-from rankscope.robust.paraunitary import (
+from rankscope.robust import (
     Cayley,
     Householder,
     Identity,
     MatrixExponential,
+    OrthogonalConv1d,
+    OrthogonalConv2d,
+    OrthogonalConvTranspose1d,
+    OrthogonalConvTranspose2d,
     Permutation,
     Uniform,
 )

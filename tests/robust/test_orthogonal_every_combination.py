@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.factorize.frequency_blocks import Torus, frequency_blocks
-from rankscope.robust.orthogonal import OrthogonalConv2d, OrthogonalConvTranspose2d
-from rankscope.robust.paraunitary import Uniform
+from rankscope.factorize import Torus
+from rankscope.factorize.frequency_blocks import frequency_blocks
+from rankscope.robust import OrthogonalConv2d, OrthogonalConvTranspose2d, Uniform
 
 # In and out, for each group: fewer, as many and more; odd ones, and one alone.
 CHANNELS = ((1, 1), (1, 4), (4, 1), (3, 3), (2, 5))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.errors import LayerError
-from rankscope.robust.paraunitary import ParaunitaryFactors, factor_paraunitary
+from rankscope.robust import ParaunitaryFactors, factor_paraunitary
 
 
 def columns(rows: int, count: int, generator: torch.Generator) -> torch.Tensor:

@@ -4,7 +4,7 @@ import pickle
 import torch
 from torch import Tensor
 
-from rankscope.robust.orthogonal import KeptWeight
+from rankscope.robust import KeptWeight
 
 
 def test_it_is_built_again_only_when_a_source_differs() -> None:

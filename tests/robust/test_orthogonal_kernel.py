@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.robust.orthogonal import OrthogonalConv2d
-from rankscope.robust.paraunitary import orthogonal_start, random_rotation
+from rankscope.robust import OrthogonalConv2d, orthogonal_start, random_rotation
 
 
 def test_a_start_that_was_rounded_to_float32_is_orthogonal_in_float64_again() -> None:

@@ -3,12 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.robust.paraunitary import (
-    Cayley,
-    Householder,
-    MatrixExponential,
-    Parametrization,
-)
+from rankscope.robust import Cayley, Householder, MatrixExponential, Parametrization
 
 ALL = [Cayley(), MatrixExponential(), Householder()]
 

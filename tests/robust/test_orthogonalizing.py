@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reading import zoo
+from tests.reading.zoo import four_block_resnet
 from torch import Tensor, nn
 
 from rankscope.errors import LayerError
-from rankscope.networks.image import ResNet
+from rankscope.networks import ResNet
 from rankscope.robust import OrthogonalConv1d, OrthogonalConv2d, orthogonalize
 
 
@@ -31,13 +31,16 @@ def assert_orthogonal(layer: OrthogonalConv1d | OrthogonalConv2d) -> None:
     torch.testing.assert_close(back.norm(), given.norm(), rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("name", ["resnet20", "resnet18"])
-def test_all_convolutions_of_a_resnet_become_orthogonal(name: str) -> None:
-    makers: dict[str, Callable[[], nn.Module]] = {"resnet20": partial(ResNet, 20)}
-    makers |= {each.name: each.make for each in zoo.models() if each.name == name}
-    model = makers[name]()
+@pytest.mark.parametrize(
+    ("make", "size"),
+    [(partial(ResNet, 20), 32), (four_block_resnet, 64)],
+    ids=["rankscope", "torchvision"],
+)
+def test_all_convolutions_of_a_resnet_become_orthogonal(
+    make: Callable[[], nn.Module], size: int
+) -> None:
+    model = make()
     changed = orthogonalize(model.eval(), steps=0)
-    size = 32 if name == "resnet20" else 64
     inputs = torch.randn(1, 3, size, size)
     assert changed(inputs).shape == model(inputs).shape
     old = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]

@@ -12,29 +12,36 @@ from torch import nn
 from torch.nn import functional
 
 from rankscope.errors import RobustnessError
-from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.factorize.linear import FactorizedLinear
-from rankscope.robust import OrthogonalConv2d, operator_norm
-from rankscope.robust.attacks import ProjectedDescent, Threat
-from rankscope.robust.bounds import (
-    Ball,
-    propagate_intervals,
-    propagate_linear_bounds,
-    unit_spreads,
-)
-from rankscope.robust.certification import certify
-from rankscope.robust.edge import edge_points
-from rankscope.robust.methods import Intervals, LinearBounds, Lipschitz, Method
-from rankscope.robust.norms import L2, Linf, Norm
-from rankscope.robust.rounding import (
+from rankscope.factorize import FORMATS, FactorizedLinear
+from rankscope.robust import (
     FLOAT64,
+    L2,
     LIBRARY,
     Arithmetic,
+    Ball,
+    Intervals,
+    LinearBounds,
+    Linf,
+    Lipschitz,
+    Method,
+    Norm,
+    OrthogonalConv2d,
     ProductSquares,
+    ProjectedDescent,
+    Threat,
+    WideResNet,
     above,
-    own_floats,
+    certified_radii,
+    certify,
+    edge_points,
+    lipschitz_bound,
+    operator_norm,
+    propagate_intervals,
+    propagate_linear_bounds,
+    read_transfer_functions,
+    unit_spreads,
 )
-from rankscope.robust.transfer import read_transfer_functions
+from rankscope.robust.rounding import own_floats
 
 flint = pytest.importorskip("flint")
 
@@ -110,6 +117,31 @@ def test_kernels_that_cancel_have_the_norm_of_what_is_left() -> None:
         layer.weight.copy_(torch.tensor([[[1e16, 1.0, -1e16]]], dtype=torch.float64))
     found = operator_norm(layer, (1, 2))
     assert found.lower <= 1.0 <= found.upper
+
+
+@pytest.mark.parametrize("scale", [1e-290, 1e-200, 1.0, 1e200])
+def test_tiny_and_huge_kernels_that_cancel_count_what_rounding_leaves(scale: float) -> None:
+    layer = nn.Conv1d(2, 2, 3, padding=1, padding_mode="circular", groups=2, bias=False).double()
+    kernel = torch.tensor([1e16, 1.0, -1e16], dtype=torch.float64) * scale
+    with torch.no_grad():
+        layer.weight.copy_(kernel.expand(2, 1, 3))
+    found = operator_norm(layer, (2, 2))
+    # On two places both ends meet, and cancel.
+    assert found.lower <= float(kernel[1]) <= found.upper < 1e4 * scale
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("scale", [1.0, 1e-170, 1e-290])
+def test_tiny_weights_do_not_make_a_network_flat(method: Method, scale: float) -> None:
+    """Squares of differences below 1e-162 are flushed to zero: distances must not be."""
+    layer = nn.Linear(2, 2, bias=False).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(2) * scale)
+    inputs = torch.tensor([[0.6, 0.5]], dtype=torch.float64)
+    model = nn.Sequential(layer)
+    found = certify(model, inputs, torch.tensor([0]), [0.05, 0.1], method=method, attack=QUICK)
+    # The other label is at 0.1 over the root of 2.
+    assert found.radii[1].certified == found.radii[1].certified_exact_arithmetic == 0
 
 
 @settings(deadline=None, max_examples=15)
@@ -276,6 +308,48 @@ def test_squares_and_sizes_of_products_are_those_of_a_layer_written_out(
         assert rounding.short is not None
         assert (found >= wanted * (1 - 1e-12)).all()
         assert (found <= wanted * (1 + 1e-4) + 1e-7 * float(sizes.max())).all()
+        if isinstance(layer, nn.ConvTranspose2d):
+            assert rounding.terms is None
+            return
+        assert rounding.terms is not None
+        terms = rounding.terms(inputs[:1])
+        assert terms.shape[1] <= rounding.count
+        outputs = copy.deepcopy(layer).double()(inputs[:1]).flatten()
+        torch.testing.assert_close(terms.sum(dim=1), outputs)
+        assert terms.norm() <= rounding.products.length(inputs[:1]) * (1 + 1e-12)
+        torch.testing.assert_close(
+            terms.abs().sum(dim=1), plain.magnitude(inputs[:1].abs()).flatten()
+        )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_terms_of_kernels_that_are_built_add_up_to_outputs(size: int, bias: bool) -> None:
+    layer = OrthogonalConv2d(2, 4, size, bias=bias)
+    (transfer,) = read_transfer_functions(layer, (2, 2, 2), precise=True)[1]
+    assert transfer.rounding is not None
+    assert transfer.rounding.terms is not None
+    inputs = torch.randn(1, 2, 2, 2, dtype=torch.float64)
+    with torch.no_grad():
+        terms = transfer.rounding.terms(inputs)
+        wanted = layer(inputs.float()).flatten()
+    assert terms.shape == (16, 2 * size**2 + bias)
+    torch.testing.assert_close(terms.sum(dim=1).float(), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_where_only_rounding_is_in_the_way_it_is_looked_at_closely() -> None:
+    """Radii next to what exact arithmetic proves: none is certified so near, and some before."""
+    torch.manual_seed(0)
+    model = WideResNet(10, 1, image=(1, 8, 8)).eval()
+    inputs = torch.rand(1, 1, 8, 8)
+    with torch.no_grad(), own_floats():
+        outputs = model(inputs)
+    labels = outputs.argmax(dim=1)
+    (last,) = certified_radii(outputs, labels, lipschitz_bound(model, (1, 8, 8))).tolist()
+    found = certify(model, inputs, labels, [0.5 * last, (1 - 1e-4) * last], attack=QUICK)
+    assert [row.certified_exact_arithmetic for row in found.radii] == [1, 1]
+    assert [row.certified for row in found.radii] == [1, 0]
 
 
 def test_the_middle_of_a_ball_is_not_taken_to_be_exact() -> None:

@@ -7,13 +7,20 @@ import torch
 from torch import Tensor, nn
 
 from rankscope import extras
-from rankscope.robust.attacks import ProjectedDescent, Threat
-from rankscope.robust.bounds import Ball, propagate_intervals, propagate_linear_bounds
-from rankscope.robust.certification import certify
-from rankscope.robust.edge import edge_points
-from rankscope.robust.methods import Intervals, LinearBounds
-from rankscope.robust.norms import L2, Linf
-from rankscope.robust.transfer import read_transfer_functions
+from rankscope.robust import (
+    L2,
+    Ball,
+    Intervals,
+    LinearBounds,
+    Linf,
+    ProjectedDescent,
+    Threat,
+    certify,
+    edge_points,
+    propagate_intervals,
+    propagate_linear_bounds,
+    read_transfer_functions,
+)
 
 
 class Encoder(nn.Module):

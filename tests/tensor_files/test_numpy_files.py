@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from rankscope.errors import ModelFileError
-from rankscope.tensor_files import TensorEntry
-from rankscope.tensor_files.numpy_files import NumpyArchive, NumpyFile
+from rankscope.tensor_files import NumpyArchive, NumpyFile, TensorEntry
 
 KINDS = ("b1", "i1", "u1", "<i2", ">i2", "<i8", ">u4", "<f2", ">f4", "<f8", "<c8", ">c16")
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

@@ -20,7 +20,9 @@ from .families.catalogue import expected_tensors as expected_tensors
 from .families.catalogue import find_family as find_family
 from .families.catalogue import read_configuration as read_configuration
 from .families.tensor_list import ExpectedTensor as ExpectedTensor
+from .families.tensor_list import Fields as Fields
 from .families.tensor_list import Part as Part
+from .families.tensor_list import read_sizes as read_sizes
 from .findings import Finding as Finding
 from .findings import Severity as Severity
 from .findings import contradictions as contradictions
@@ -39,8 +41,10 @@ from .spectra import Geometry as Geometry
 from .spectra import RandomLaw as RandomLaw
 from .spectra import Spectrum as Spectrum
 from .spectra import convolution_spectrum as convolution_spectrum
+from .spectra import geometries as geometries
 from .spectra import matrix_spectrum as matrix_spectrum
 from .spectra import random_quantiles as random_quantiles
+from .spectra import random_sizes as random_sizes
 from .state_dicts import StateDict as StateDict
 from .tensors import MatrixRow as MatrixRow
 from .tensors import TensorRow as TensorRow
@@ -50,3 +54,4 @@ from .weight_files import Shards as Shards
 from .weight_files import open_model as open_model
 from .weights import WeightOptions as WeightOptions
 from .weights import audit_weights as audit_weights
+from .weights import fingerprint as fingerprint

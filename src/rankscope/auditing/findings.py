@@ -363,10 +363,10 @@ def _grouped_keys(configuration: Configuration) -> Iterator[Finding]:
     if not configuration.has_shared_keys or size >= configuration.width:
         return
     who = f"{configuration.heads} heads share {configuration.key_value_heads} keys and values"
-    through, options = "key_value_heads x head_size", "--heads 4 --kv-heads 2"
+    through, option = "key_value_heads x head_size", f"--kv-heads {configuration.key_value_heads}"
     if configuration.latent:
         who = f"{configuration.heads} heads read keys and values from {size:,} latent numbers"
-        through, options = "the latent", "--heads 2 --latent 2"
+        through, option = "the latent", f"--latent {size}"
     share = configuration.visible_share
     yield Finding(
         id="latent-keys" if configuration.latent else "grouped-keys",
@@ -382,7 +382,9 @@ def _grouped_keys(configuration: Configuration) -> Iterator[Finding]:
         "tokens. Measured with a mask at width 4: 2 of 4 groups keep 102 of 255, one of 2 groups "
         f"253 of 400, a latent of half the width 178 of 400. {CAVEAT}",
         reference=SHARED_KEYS_REFERENCE,
-        command=f"rankscope bounds polynomial-transformer --depth 2 --width 4 {options} --tokens 8",
+        command=f"rankscope bounds polynomial-transformer --depth {configuration.depth} "
+        f"--width {configuration.width} --heads {configuration.heads} "
+        f"--head-size {configuration.head_size} {option} --causal --tokens 64",
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -129,6 +130,7 @@ def run(
     from rankscope.compression.planning import Tolerance, plan_compression
     from rankscope.workers import Workers
 
+    _free_at_once()
     opened = _open(model, weights, data, example)
     network, remarks = _network(opened, may_be_untrained=dry_run)
     calibration = _calibration(opened, network, data, text)
@@ -160,6 +162,20 @@ def run(
     _tell(plan, measured, output, as_json=as_json)
     if measured is not None:
         _warn(measured, context, repair)
+
+
+def _free_at_once() -> None:
+    """Let glibc give freed arrays back to the system.
+
+    It keeps those below 32 MB for each thread: for a model of 500 MB as much again.
+    """
+    import ctypes
+
+    with suppress(AttributeError, OSError, TypeError):  # another C library has no such option
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 2**20)
+
+
+_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
 
 
 def _check_request(
@@ -276,8 +292,10 @@ def _repair(
     import torch
 
     from rankscope.compression.recovering import TokenModel, repair_model
+    from rankscope.compression.training.freed_memory import keep_freed_memory
     from rankscope.networks.batches import TensorData
 
+    keep_freed_memory()
     data, text = source
     settings: dict[str, Any] = {"minutes": minutes, "folder": _repair_folder(output)}
     with console.reporting("repairing") as report:
@@ -291,7 +309,7 @@ def _repair(
             models = TokenModel(dense), TokenModel(compressed.model)
             repair_model(*models, TensorData(tokens), learning_rate=2e-4, batch_size=4, **settings)
         elif (own := _own_data(opened, data)) is not None:
-            repair_model(dense, compressed.model, own.train, **settings)
+            repair_model(dense, compressed.model, own.train, learning_rate=2e-3, **settings)
         else:
             _repair_on_inputs(
                 dense, compressed.model, _calibration(opened, dense, data, None), settings
@@ -423,10 +441,10 @@ def _scorer(
         from rankscope.hf import read_numbers
 
         assert opened.folder is not None, "a text was already cut by its tokenizer"
-        numbers = read_numbers(opened.folder, text, dense)
+        numbers = read_numbers(opened.folder, text, dense, last=SCORED_TOKENS)
         if len(numbers) < 2:
             return None
-        task = Text(numbers[-SCORED_TOKENS:])
+        task = Text(numbers)
     return lambda network: score(network, task, dense)
 
 

@@ -117,7 +117,8 @@ def _text(
     from rankscope.compression.evaluation_tasks import Text
     from rankscope.hf import read_numbers
 
-    return Text(read_numbers(opened.folder, text, opened.module)[:tokens], context, stride)
+    numbers = read_numbers(opened.folder, text, opened.module, first=tokens)
+    return Text(numbers, context, stride)
 
 
 def _require_same_vocabulary(opened: "Model", dense: "Model") -> None:

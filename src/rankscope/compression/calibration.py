@@ -3,8 +3,8 @@
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from rankscope.compression.chain import Chain, at_some_places, find_chain
 from rankscope.compression.scores import Batch, ErrorNorm, Products, Scoring, SecondMoments, run
-from rankscope.compression.sites import is_transposed_linear, read_sites
+from rankscope.compression.sites import is_transposed_linear, parts_of, read_sites
 from rankscope.errors import CompressionError
 from rankscope.factorize.experts import EXPERT_PARTS, is_packed_experts
 from rankscope.modes import inference
@@ -209,7 +210,7 @@ class Observer(ABC):
         """Look at the arguments of one call, by name."""
 
     @abstractmethod
-    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
+    def error_norms(self, factors: "Factors", *, who: str) -> dict[str, ErrorNorm | None]:
         """The error norm of each part of the module; None for a part that no data reached."""
 
 
@@ -228,10 +229,10 @@ class InputObserver(Observer):
             groups, _, size = vectors.shape
             self._moments.setdefault(part, SecondMoments(size, groups)).add(vectors, products)
 
-    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
+    def error_norms(self, factors: "Factors", *, who: str) -> dict[str, ErrorNorm | None]:
         several = len(self._moments) > 1
         return {
-            part: error_norm_of(moments, ridge, who=f"{who}, {part}" if several else who)
+            part: factors.error_norm(moments, who=f"{who}, {part}" if several else who)
             for part, moments in self._moments.items()
         }
 
@@ -279,7 +280,8 @@ class LookedUp(Observer):
         indices = _tensor(arguments, "input").flatten().cpu()
         self._counts += torch.bincount(indices, minlength=len(self._counts))
 
-    def error_norms(self, ridge: float, *, who: str) -> dict[str, ErrorNorm | None]:
+    def error_norms(self, factors: "Factors", *, who: str) -> dict[str, ErrorNorm | None]:
+        del factors
         if not bool(self._counts.any()):
             return {"weight": None}
         frequencies = (self._counts + 1) / (self._counts + 1).sum()
@@ -374,12 +376,33 @@ def bound_arguments(
     return inspect.signature(module.forward).bind(*arguments, **named).arguments
 
 
-def error_norm_of(moments: SecondMoments, ridge: float, *, who: str) -> ErrorNorm | None:
-    """Errors of outputs on inputs with these moments."""
-    factor = moments.factor(ridge, who=who)
-    if factor is None:
-        return None
-    return ErrorNorm(factor=factor[0] if len(factor) == 1 else factor)
+class Factors:
+    """Triangular factors of second moments; modules that read the same input share theirs.
+
+    Args:
+        ridge: see `Activations`.
+    """
+
+    def __init__(self, ridge: float) -> None:
+        self._ridge = ridge
+        self._last: tuple[SecondMoments, ErrorNorm | None] | None = None
+
+    def error_norm(self, moments: SecondMoments, *, who: str) -> ErrorNorm | None:
+        """Errors of outputs on inputs with these moments."""
+        if self._last is None or self._last[0] != moments:
+            factor = moments.factor(self._ridge, who=who)
+            norm = None
+            if factor is not None:
+                if factor.numel() > MAX_DOUBLE_FACTOR:
+                    factor = factor.float()
+                norm = ErrorNorm(factor=factor[0] if len(factor) == 1 else factor)
+            self._last = moments, norm
+        return self._last[1]
+
+
+# Larger factors are kept in float32. The ridge keeps their condition below sqrt(size / ridge), far
+# from its 2**24, and those of a language model would hold more than the model itself.
+MAX_DOUBLE_FACTOR = 2**16
 
 
 def _rows(vectors: Tensor) -> Tensor:
@@ -401,8 +424,8 @@ RIDGE = 1e-6
 class Activations(Scoring):
     """Errors of every site's outputs on batches of real inputs.
 
-    The batches are run once, one after the other, in inference mode; of each site only the second
-    moments of its inputs are kept. Sites whose class does not show its inputs (the projection of
+    The batches are run once, in inference mode; of each site only the second moments of its inputs
+    are kept. Sites whose class does not show its inputs (the projection of
     an LSTM's states), or that no data reach, are scored by their weights alone.
 
     Args:
@@ -435,11 +458,12 @@ class Activations(Scoring):
             observer = observer_of(model.get_submodule(site.module_name))
             if site.module_name not in observers and observer is not None:
                 observers[site.module_name] = observer
-        self._watch(model, observers)
-        norms = {
-            name: observer.error_norms(self._ridge, who=name or "the model")
-            for name, observer in observers.items()
-        }
+        factors = Factors(self._ridge)
+        norms: dict[str, dict[str, ErrorNorm | None]] = {}
+        for names in self._watch(model, observers):
+            for name in names:
+                # Sums are larger than factors, which several modules may share: one at a time.
+                norms[name] = observers.pop(name).error_norms(factors, who=name or "the model")
         self._error_norms = {
             site.name: norms.get(site.module_name, {}).get(site.part) for site in sites
         }
@@ -448,20 +472,90 @@ class Activations(Scoring):
         """The norm of one site's error; None if no data reached it."""
         return self._error_norms.get(site_name)
 
-    def _watch(self, model: nn.Module, observers: Mapping[str, Observer]) -> None:
-        removals: list[Callable[[], None]] = []
-        products = Products()
-        # Hooks see numbers of real inputs; a trace knows only shapes.
-        for name, observer in observers.items():
-            module = model.get_submodule(name)
-            handle = module.register_forward_hook(_seeing(observer, products), with_kwargs=True)
-            removals.append(handle.remove)
-        try:
-            with torch.no_grad(), inference(model):
+    def _watch(
+        self, model: nn.Module, observers: Mapping[str, Observer]
+    ) -> Iterator[Collection[str]]:
+        """Run the batches; give names of modules of which all inputs have been seen.
+
+        A row of blocks is run block by block on all batches, if the states between two blocks
+        take less memory than the sums of all blocks would.
+        """
+        chain = self._chain(model, observers)
+        # Outputs over a vocabulary are large; who reads no inputs of the head needs only some.
+        after_blocks = chain is None or any(
+            isinstance(observer, InputObserver) and chain.block_of(name) is None
+            for name, observer in observers.items()
+        )
+        if chain is None:
+            with _seen(model, observers):
                 run_batches(model, self._batches, lambda batch: _ignore(run(model, batch)))
-        finally:
-            for remove in removals:
-                remove()
+            yield list(observers)
+            return
+        states: list[Tensor] = []
+        for block in range(len(chain.names)):
+            is_last = block == len(chain.names) - 1
+            # What stands before and after the row is run with every block: it counts once.
+            of_block = {
+                name: observer
+                for name, observer in observers.items()
+                if chain.block_of(name) == block or (is_last and chain.block_of(name) is None)
+            }
+            with _seen(model, of_block):
+                states = self._after(chain, block, states, whole=after_blocks)
+            yield list(of_block)
+
+    def _after(
+        self, chain: Chain, block: int, states: Sequence[Tensor], *, whole: bool
+    ) -> list[Tensor]:
+        """States of all batches after a block, from those before it; of the last block none."""
+        entering = iter(states)
+        after: list[Tensor] = []
+
+        def step(batch: Batch) -> None:
+            known = (block, next(entering)) if block else None
+            batch = batch if whole else at_some_places(chain.model, batch)
+            if block + 1 < len(chain.names):
+                after.append(chain.state_before(block + 1, batch, known))
+            elif known is None:
+                run(chain.model, batch)
+            else:
+                chain.run_from(*known, batch)
+
+        run_batches(chain.model, self._batches, step)
+        return after
+
+    def _chain(self, model: nn.Module, observers: Mapping[str, Observer]) -> Chain | None:
+        """The model's blocks, if going through them one by one takes less memory."""
+        if not isinstance(self._batches, Sequence) or not self._batches:
+            return None
+        sizes = [
+            part.weight.shape[0] * part.weight.shape[2] ** 2
+            for name, observer in observers.items()
+            if isinstance(observer, InputObserver)
+            for part in parts_of(model.get_submodule(name))
+        ]
+        with torch.no_grad(), inference(model):
+            try:
+                chain = find_chain(model, self._batches[0])
+                state = None if chain is None else chain.state_before(0, self._batches[0])
+            except _MISFITS:  # to be said with its place by the run itself
+                return None
+        if state is None or 2 * state.numel() * len(self._batches) > sum(sizes):
+            return None
+        return chain
+
+
+@contextmanager
+def _seen(model: nn.Module, observers: Mapping[str, Observer]) -> Iterator[None]:
+    """Observers see the calls of their modules, in inference mode."""
+    products = Products()
+    # Hooks see numbers of real inputs; a trace knows only shapes.
+    with torch.no_grad(), inference(model), ExitStack() as stack:
+        for name, observer in observers.items():
+            hook = _seeing(observer, products)
+            handle = model.get_submodule(name).register_forward_hook(hook, with_kwargs=True)
+            stack.callback(handle.remove)
+        yield
 
 
 def _seeing(

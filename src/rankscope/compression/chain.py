@@ -10,6 +10,7 @@ output after a change inside block n needs only the blocks from n on:
 What stands before and after the row (embeddings, masks, the head) is run as the model itself does.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.repair import stages_of
 from rankscope.compression.scores import Batch, run
+from rankscope.compression.stages import stages_of
 from rankscope.errors import CompressionError
+
+# Of each sequence, and of a batch, at which a language model's outputs are compared.
+NUM_PLACES, PLACES_IN_ALL = 64, 256
 
 
 class _Reached(Exception):
@@ -110,6 +114,7 @@ def find_chain(model: nn.Module, batch: Batch) -> Chain | None:
     and the model gives the same outputs, bit by bit, when it is run from the last block alone.
     """
     names = _numbered_blocks(model)
+    batch = at_some_places(model, batch)
     calls: list[_Call] = []
     with ExitStack() as stack:
         for name in names:
@@ -124,6 +129,23 @@ def find_chain(model: nn.Module, batch: Batch) -> Chain | None:
     assert state is not None, "the blocks of a row are given tensors"
     got = chain.run_from(len(names) - 1, state, batch)
     return chain if torch.equal(output_tensor(got), output_tensor(wanted)) else None
+
+
+def at_some_places(model: nn.Module, batch: Batch) -> Batch:
+    """The batch, with outputs at some places only, if the model can be asked for those.
+
+    What follows the blocks of a small language model, the head over its vocabulary, costs as much
+    as many of them; neighbouring places say nearly the same about a weight.
+    """
+    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
+    takes = inspect.signature(model.forward).parameters
+    if not isinstance(tokens, Tensor) or "logits_to_keep" not in takes:
+        return batch
+    assert isinstance(batch, Mapping)
+    length = tokens.shape[-1]
+    most = max(1, min(length, NUM_PLACES, PLACES_IN_ALL * length // max(1, tokens.numel())))
+    places = torch.linspace(0, length - 1, most).round().long()
+    return {**batch, "logits_to_keep": places}
 
 
 def _numbered_blocks(model: nn.Module) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from rankscope.compression.chain import output_tensor
 from rankscope.compression.compressing import count_parameters
 from rankscope.compression.evaluation_tasks import Piece, Task, Text, num_places
 from rankscope.compression.exporting import tensors
-from rankscope.compression.loss_scores import Divergence, OutputDistance, OutputError
+from rankscope.compression.loss_scores import Divergence, OutputDistance, RelativeSquaredError
 from rankscope.compression.planning import state_bytes
 from rankscope.compression.usage import run_example
 from rankscope.errors import CompressionError, RequestError
@@ -162,7 +162,7 @@ def evaluate(
         samples=None if is_text else sums.samples,
         divergence=sums.mean_distance(Divergence),
         agreement=sums.agreement,
-        output_error=sums.mean_distance(OutputError),
+        output_error=sums.mean_distance(RelativeSquaredError),
         threads=torch.get_num_threads(),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -280,7 +280,7 @@ def _add_distance(sums: _Sums, outputs: Tensor, dense: Tensor, *, has_classes: b
             f"{tuple(outputs.shape)}), but the dense one {dense.shape[-1]:,} (shape "
             f"{tuple(dense.shape)}); compare models of the same vocabulary."
         )
-    sums.distance = Divergence() if has_classes else OutputError()
+    sums.distance = Divergence() if has_classes else RelativeSquaredError()
     if not has_classes:
         reference = sums.distance.reference(dense)
         sums.far += sums.distance.distance(outputs, reference) * len(outputs)

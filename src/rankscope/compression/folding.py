@@ -60,7 +60,7 @@ def fold_normalizations(model: nn.Module, example: Example) -> Folded:
     """
     copied = copy.deepcopy(model).eval()
     try:
-        read = trace(copied, example)
+        read = trace(copied, example, free_batch=False)
     except (UnsupportedModuleError, SizeError) as error:
         raise CompressionError(
             f"{type(model).__name__} cannot be traced, so that it is not known what comes before "

@@ -11,7 +11,6 @@ negative and has no noise of its own, so that few tokens decide.
 
 import copy
 import hashlib
-import inspect
 import json
 import math
 from abc import ABC, abstractmethod
@@ -27,7 +26,14 @@ from torch import Tensor, nn
 
 from rankscope.compression.anchoring import Anchoring
 from rankscope.compression.calibration import RIDGE, Activations
-from rankscope.compression.chain import Chain, find_chain, output_tensor
+from rankscope.compression.chain import (
+    NUM_PLACES,
+    PLACES_IN_ALL,
+    Chain,
+    at_some_places,
+    find_chain,
+    output_tensor,
+)
 from rankscope.compression.scores import Batch, ErrorNorm, run, whiten
 from rankscope.compression.sites import Site, read_sites
 from rankscope.errors import CompressionError
@@ -39,7 +45,6 @@ from rankscope.workers import Workers
 
 NUM_POINTS = 3  # truncations of each weight whose loss is measured
 MEASURED_SAMPLES, MEASURED_TOKENS = 256, 1024  # losses are measured on; moments come from all
-NUM_PLACES = 64  # of each sequence at which a language model's outputs are compared
 
 
 # --- How far outputs are from those of the uncompressed model -------------------------------------
@@ -73,15 +78,25 @@ class Divergence(OutputDistance):
         return torch.log_softmax(outputs.float(), self.dim)
 
     def distance(self, outputs: Tensor, reference: Tensor) -> float:
-        logarithms = torch.log_softmax(outputs.float(), self.dim)
+        # Some rows at a time: outputs over a vocabulary are large, and there would be five of them.
+        classes = reference.shape[self.dim]
+        rows = [each.movedim(self.dim, -1).reshape(-1, classes) for each in (outputs, reference)]
+        parts = [torch.split(each, max(1, _AT_ONCE // classes)) for each in rows]
+        return math.fsum(map(self._sum, *parts)) * classes / reference.numel()
+
+    def _sum(self, outputs: Tensor, reference: Tensor) -> float:
+        logarithms = torch.log_softmax(outputs.float(), -1)
         shares = reference.exp()
         # A class that is masked has share 0 and logarithm -inf in both.
         terms = torch.where(shares > 0, shares * (reference - logarithms), 0.0)
-        return float(terms.sum(dtype=torch.float64)) * reference.shape[self.dim] / reference.numel()
+        return float(terms.sum(dtype=torch.float64))
+
+
+_AT_ONCE = 2**18  # numbers of outputs or weights that are copied at a time
 
 
 @dataclass(frozen=True)
-class OutputError(OutputDistance):
+class RelativeSquaredError(OutputDistance):
     """Squared error of the outputs over their squared norm: for outputs that are no logits."""
 
     def reference(self, outputs: Tensor) -> Tensor:
@@ -156,7 +171,7 @@ class Loss(Activations):
     Args:
         batches: inputs as the model takes them, all of them for the moments of inputs.
         distance: of outputs from those of the uncompressed model. Without one, the `Divergence`
-            of a model whose output has `logits`, and the `OutputError` of any other.
+            of a model whose output has `logits`, and the `RelativeSquaredError` of any other.
         points: truncations of each weight whose loss is measured.
         measured: on so many of the batches, the first ones; None for as many as hold 256 samples,
             or 1,024 tokens.
@@ -203,23 +218,30 @@ class Loss(Activations):
         super().prepare(model, left=left, report=report)
         norms = {name: self.error_norm(name) for name in self._error_norms if name not in left}
         with torch.no_grad(), inference(model):
-            batches = [_at_some_places(model, batch) for batch in self._measured]
-            settings = f"{self._points} {len(batches)} {NUM_PLACES} {self._ridge} {self._distance}"
+            batches = [at_some_places(model, batch) for batch in self._measured]
+            places = f"{NUM_PLACES} {PLACES_IN_ALL}"
+            settings = f"{self._points} {len(batches)} {places} {self._ridge} {self._distance}"
             kept = _KeptCurves.of(self._memory, model, self.batches, settings)
             self._curves |= {name: kept.curves[name] for name in norms if name in kept.curves}
             chain = find_chain(model, batches[0])
-            distance = self._distance or _distance_for(run(model, batches[0]))
+            outputs = [run(model, batch) for batch in batches]
+            distance = self._distance or _distance_for(outputs[0])
+            starts = tuple(
+                _Start(batch, distance.reference(output_tensor(output)))
+                for batch, output in zip(batches, outputs, strict=True)
+            )
+            del outputs
             wanted = {name: norm for name, norm in norms.items() if name not in kept.curves}
             tasks = [
-                _Task(model, chain, block, part, tuple(batches), distance, self._points)
+                _Task(model, chain, block, part, starts, distance, self._points)
                 for block, part in _by_block(model, chain, wanted)
             ]
-            copies = self._workers.backend == "threading"
-            jobs = [_copied(task) if copies else task for task in tasks]
-            for done, (_, curves) in enumerate(self._workers.run(_measure, jobs), start=1):
+            # Other processes have a model of their own; threads would change each other's.
+            measure = _measure_copy if self._workers.backend == "threading" else _measure
+            for done, (_, curves) in enumerate(self._workers.run(measure, tasks), start=1):
                 self._curves |= curves
                 kept.add(curves)
-                report(Progress("losses", done, len(jobs)))
+                report(Progress("losses", done, len(tasks)))
 
     def error_norm(self, site_name: str) -> ErrorNorm | None:
         """The norm of one site's error, and the loss that it makes."""
@@ -243,22 +265,6 @@ def _enough(batches: Sequence[Batch]) -> int:
         done += first.numel() / MEASURED_TOKENS if is_tokens else len(first) / MEASURED_SAMPLES
         count += 1
     return max(count, 1)
-
-
-def _at_some_places(model: nn.Module, batch: Batch) -> Batch:
-    """The batch, with outputs at some places only, if the model can be asked for those.
-
-    What follows the blocks of a small language model, the head over its vocabulary, costs as much
-    as many of them; neighbouring places say nearly the same about a weight.
-    """
-    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    takes = inspect.signature(model.forward).parameters
-    if not isinstance(tokens, Tensor) or "logits_to_keep" not in takes:
-        return batch
-    assert isinstance(batch, Mapping)
-    length = tokens.shape[-1]
-    places = torch.linspace(0, length - 1, min(length, NUM_PLACES)).round().long()
-    return {**batch, "logits_to_keep": places}
 
 
 def _by_block(
@@ -322,7 +328,11 @@ def _tensors(batch: Batch) -> list[Tensor]:
 
 
 def _distance_for(output: object) -> OutputDistance:
-    return Divergence() if isinstance(getattr(output, "logits", None), Tensor) else OutputError()
+    return (
+        Divergence()
+        if isinstance(getattr(output, "logits", None), Tensor)
+        else RelativeSquaredError()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,49 +343,45 @@ class _Task:
     chain: Chain | None
     block: int | None
     norms: dict[str, ErrorNorm | None]
-    batches: tuple[Batch, ...]
+    starts: tuple["_Start", ...]
     distance: OutputDistance
     points: int
 
 
 def _copied(task: _Task) -> _Task:
-    """The task with modules of its own, and with numbers of its own where it will change them."""
-    model = task.model
-    sites = [site for site in read_sites(model).sites if site.name in task.norms]
-    changed = {
-        id(tensor)
-        for site in sites
-        for tensor in model.get_submodule(site.module_name).parameters()
-    }
-    tensors = (*model.parameters(), *model.buffers())
-    shared: dict[int, Any] = {id(one): one for one in tensors if id(one) not in changed}
-    model, chain = copy.deepcopy((model, task.chain), shared)
+    """The task with modules and parameters of its own, whose numbers are not copied."""
+    tensors = (*task.model.parameters(), *task.model.buffers())
+    own: dict[int, Any] = {id(one): one for one in tensors}
+    for parameter in task.model.parameters():
+        own[id(parameter)] = nn.Parameter(parameter.data, requires_grad=parameter.requires_grad)
+    model, chain = copy.deepcopy((task.model, task.chain), own)
     return replace(task, model=model, chain=chain)
+
+
+def _measure_copy(task: _Task) -> dict[str, LossCurve]:
+    return _measure(_copied(task))
 
 
 def _measure(task: _Task) -> dict[str, LossCurve]:
     with torch.no_grad(), inference(task.model):
-        starts = [_Start.of(task, batch) for batch in task.batches]
+        starts = [start.before_block(task) for start in task.starts]
         sites = [site for site in read_sites(task.model).sites if site.name in task.norms]
         return {site.name: _curve(task, site, starts) for site in sites}
 
 
 @dataclass(frozen=True, eq=False)
 class _Start:
-    """One batch: from where the model is run on it, and what it gives uncompressed."""
+    """One batch, what the uncompressed model gives for it, and from where the model is run."""
 
     batch: Batch
-    state: Tensor | None
     reference: Tensor
+    state: Tensor | None = None
 
-    @classmethod
-    def of(cls, task: _Task, batch: Batch) -> "_Start":
-        state = None
-        if task.chain is not None and task.block is not None:
-            state = task.chain.state_before(task.block, batch)
-        start = cls(batch, state, torch.empty(0))
-        outputs = output_tensor(start.run(task))
-        return replace(start, reference=task.distance.reference(outputs))
+    def before_block(self, task: _Task) -> "_Start":
+        """With the state before the task's block, if there is one."""
+        if task.chain is None or task.block is None:
+            return self
+        return replace(self, state=task.chain.state_before(task.block, self.batch))
 
     def run(self, task: _Task) -> object:
         if task.chain is None or self.state is None or task.block is None:
@@ -385,8 +391,8 @@ class _Start:
 
 def _curve(task: _Task, site: Site, starts: Sequence[_Start]) -> LossCurve:
     measured = []
-    for squared_error, weight in _truncations(site, task.norms[site.name], task.points):
-        with _replaced(site, weight):
+    for squared_error, weight in truncations(site, task.norms[site.name], task.points):
+        with _replaced(task.model, site, weight):
             losses = [
                 task.distance.distance(output_tensor(start.run(task)), start.reference)
                 for start in starts
@@ -398,23 +404,76 @@ def _curve(task: _Task, site: Site, starts: Sequence[_Start]) -> LossCurve:
                 "are not finite numbers; leave it alone, or check the data."
             )
         measured.append((squared_error, loss))
+        del weight
     return LossCurve.through(measured)
 
 
-def _truncations(
+def truncations(
     site: Site, error_norm: ErrorNorm | None, points: int
 ) -> Iterator[tuple[float, Tensor]]:
-    """Squared relative errors and weights: the site's matrix cut at ranks that would save."""
-    whitened = whiten(site.weight, error_norm).flatten(2)
-    left, values, right = torch.linalg.svd(whitened, full_matrices=False)
-    _, rows, columns = whitened.shape
-    most = max(1, min(rows * columns // (rows + columns), values.shape[-1] - 1))
-    total = float(values.double().square().sum())
+    r"""Squared relative errors and weights: the site's matrix cut at ranks that would save.
+
+    With D W L = U S Vᵀ cut to rank r, the weight is D⁻¹ U_r U_rᵀ D W, or W L V_r V_rᵀ L⁻¹: the
+    vectors of the shorter side, from its Gram matrix, are enough.
+    """
+    weight = site.weight.flatten(3) if site.weight.ndim > 3 else site.weight[..., None]
+    rows, columns = weight.shape[1], weight.shape[2] * weight.shape[3]
+    is_tall = rows > columns
+    energies, vectors = torch.linalg.eigh(_gram(weight, error_norm, is_tall=is_tall))
+    energies, vectors = energies.flip(-1).clamp_min(0), vectors.flip(-1)
+    total = float(energies.sum())
+    most = max(1, min(rows * columns // (rows + columns), energies.shape[-1] - 1))
     for rank in sorted({max(1, round(most * (2 * n + 1) / (2 * points))) for n in range(points)}):
-        lost = float(values[:, rank:].double().square().sum())
-        if total and lost:
-            cut = (left[..., :rank] * values[:, None, :rank]) @ right[:, :rank]
-            yield lost / total, unwhiten(cut.reshape(site.weight.shape), error_norm)
+        lost = float(energies[:, rank:].sum())
+        if lost > total * energies.shape[-1] * torch.finfo(energies.dtype).eps:
+            kept = vectors[..., :rank]
+            cut = (
+                _cut_right(weight, kept, error_norm)
+                if is_tall
+                else _cut_left(weight, kept, error_norm)
+            )
+            yield lost / total, cut.reshape(site.weight.shape)
+            del cut  # or there would be two of an embedding
+
+
+def _gram(weight: Tensor, error_norm: ErrorNorm | None, *, is_tall: bool) -> Tensor:
+    """Of the shorter side of D W L, in float64."""
+    if not is_tall:
+        whitened = whiten(weight, error_norm).flatten(2).double()
+        return whitened @ whitened.mT
+    norm, total = error_norm or ErrorNorm(), torch.zeros(())
+    for some in _some_rows(weight):
+        own = None if norm.rows is None else norm.rows[some]
+        part = whiten(weight[:, some], replace(norm, rows=own)).flatten(2).double()
+        total = total + part.mT @ part
+    return total
+
+
+def _some_rows(weight: Tensor) -> Iterator[slice]:
+    """Rows of a weight, as many at a time as may be copied: an embedding has a great many."""
+    step = max(1, 2 * _AT_ONCE // weight[:, 0].numel())
+    return (slice(start, start + step) for start in range(0, weight.shape[1], step))
+
+
+def _cut_left(weight: Tensor, kept: Tensor, error_norm: ErrorNorm | None) -> Tensor:
+    """D⁻¹ U Uᵀ D W."""
+    rows = None if error_norm is None else error_norm.rows
+    scale = torch.ones(weight.shape[1]) if rows is None else rows
+    scale = scale.to(kept)[None, :, None]
+    projection = (kept / scale) @ (kept * scale).mT
+    return projection.to(weight) @ weight.flatten(2)
+
+
+def _cut_right(weight: Tensor, kept: Tensor, error_norm: ErrorNorm | None) -> Tensor:
+    """W L V Vᵀ L⁻¹."""
+    groups, _, *inputs = weight.shape
+    norm = ErrorNorm() if error_norm is None else replace(error_norm, rows=None)
+    right = unwhiten(kept.mT.reshape(groups, -1, *inputs), norm).flatten(2)
+    cut = torch.empty_like(weight.flatten(2))
+    for some in _some_rows(weight):
+        left = whiten(weight[:, some], norm).flatten(2).to(kept)
+        cut[:, some] = ((left @ kept) @ right).to(weight)
+    return cut
 
 
 def unwhiten(weight: Tensor, error_norm: ErrorNorm | None) -> Tensor:
@@ -435,11 +494,24 @@ def unwhiten(weight: Tensor, error_norm: ErrorNorm | None) -> Tensor:
 
 
 @contextmanager
-def _replaced(site: Site, weight: Tensor) -> Iterator[None]:
-    """Put other numbers into the model's own weight for a while."""
-    kept = site.weight.clone()
-    site.weight.copy_(weight)
+def _replaced(model: nn.Module, site: Site, weight: Tensor) -> Iterator[None]:
+    """Put other numbers into the model's weight for a while; its own are not touched."""
+    parameter = next(
+        parameter
+        for parameter in model.get_submodule(site.module_name).parameters()
+        if 0 <= site.weight.data_ptr() - parameter.data_ptr() < parameter.nbytes
+    )
+    kept = parameter.data
+    view = site.weight
+    if view.shape == (1, *kept.shape) and view.stride()[1:] == kept.stride():
+        other = weight[0].to(kept.dtype)
+    else:
+        other = torch.empty_strided(kept.shape, kept.stride(), dtype=kept.dtype, device=kept.device)
+        other.copy_(kept)
+        place = view.storage_offset() - kept.storage_offset()
+        other.as_strided(view.shape, view.stride(), place).copy_(weight)
+    parameter.data = other
     try:
         yield
     finally:
-        site.weight.copy_(kept)
+        parameter.data = kept

@@ -2,10 +2,10 @@
 
     run = repair_model(dense, small.model, data, minutes=20, folder=Path("out.repair"))
 
-A third of the time goes to the blocks, each fitted to the original's outputs, where the model is a
-row of blocks and every one of them gets enough steps; the rest goes to distillation from the
-original, with the labels beside it where there are some. The model is changed in place; the same
-call again goes on where a killed one stopped.
+A third of the time, at most ten minutes, goes to the blocks, each fitted to the original's outputs,
+where the model is a row of blocks and every one of them gets enough steps; the rest goes to
+distillation from the original, with the labels beside it where there are some. The model is changed
+in place; the same call again goes on where a killed one stopped.
 """
 
 import time
@@ -15,9 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.repair import Distillation, Objective, fine_tune, fit_stages, stages_of
+from rankscope.compression.repair import Distillation, Objective, fine_tune, fit_stages
 from rankscope.compression.scores import Batch as Given
 from rankscope.compression.scores import run
+from rankscope.compression.stages import stages_of
 from rankscope.compression.training.loop import Evaluate
 from rankscope.compression.training.recipe import Adam, History, Recipe, TimedCosine
 from rankscope.errors import CompressionError
@@ -26,6 +27,7 @@ from rankscope.networks.batches import Batch, TensorData
 from rankscope.progress import Report, ignore
 
 STAGE_SHARE = 1 / 3  # of the time, for all blocks together
+MOST_STAGE_SECONDS = 600.0  # a longer repair spends the rest on the model as a whole
 LEAST_STEPS = 40  # of a block; with fewer its time is better spent end to end
 EPOCHS = 10_000  # more than any time allows
 LABEL_SHARE = 0.5  # of the labels in the loss, where there are labels
@@ -128,12 +130,13 @@ def repair_model(  # noqa: PLR0913 - the parts of a run, all by name
     )
     stages = _stages(reference, model, data, recipe)
     if stages:
-        each = replace(recipe, max_seconds=STAGE_SHARE * 60 * minutes / len(stages))
+        stage_seconds = _stage_seconds(60 * minutes)
+        each = replace(recipe, max_seconds=stage_seconds / len(stages))
         where = None if folder is None else folder / "stages"
         fit_stages(
             reference, model, data, stages=stages, recipe=each, folder=where, progress=progress
         )
-        recipe = replace(recipe, max_seconds=(1 - STAGE_SHARE) * 60 * minutes)
+        recipe = replace(recipe, max_seconds=60 * minutes - stage_seconds)
     labels, temperature = (0.0, 1.0) if data.targets is None else (LABEL_SHARE, 3.0)
     history = fine_tune(
         model,
@@ -147,6 +150,11 @@ def repair_model(  # noqa: PLR0913 - the parts of a run, all by name
     return RepairRun(stages, history)
 
 
+def _stage_seconds(seconds: float) -> float:
+    """How much of a repair's time is for the blocks."""
+    return min(STAGE_SHARE * seconds, MOST_STAGE_SECONDS)
+
+
 def _stages(
     reference: nn.Module, model: nn.Module, data: TensorData, recipe: Recipe
 ) -> tuple[str, ...]:
@@ -158,7 +166,7 @@ def _stages(
     assert recipe.max_seconds is not None
     # A step of a block runs the original up to it, and the block forwards and backwards.
     seconds = _forward_seconds(reference, data.batches(recipe.batch_size)[0])
-    steps = STAGE_SHARE * recipe.max_seconds / len(stages) / max(seconds, 1e-6)
+    steps = _stage_seconds(recipe.max_seconds) / len(stages) / max(seconds, 1e-6)
     return stages if steps >= LEAST_STEPS else ()
 
 

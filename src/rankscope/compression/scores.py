@@ -152,6 +152,14 @@ class SecondMoments:
         self._sum += (products or Products()).of(vectors, vectors)
         self._count += vectors.shape[1]
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the same vectors were counted, as far as sums and counts tell."""
+        if not isinstance(other, SecondMoments):
+            return NotImplemented
+        return self._count == other._count and torch.equal(self._sum, other._sum)
+
+    __hash__ = None  # type: ignore[assignment] # sums grow
+
     def mean(self) -> Tensor:
         """The second moments (groups, size, size)."""
         return self._sum / max(self._count, 1)

@@ -133,11 +133,6 @@ class GreedyLadder:
         return self._gains[taken] if taken < len(self._gains) else 0.0
 
 
-def choose_greedily(lists: Sequence[Sequence[Option]], budget: int) -> list[int]:
-    """The position picked in each list; the cheapest of all must fit the budget."""
-    return GreedyLadder(lists).picks(budget)
-
-
 def _gain(options: Sequence[Option], cheap: int, good: int) -> float:
     return (options[cheap].score - options[good].score) / (options[good].cost - options[cheap].cost)
 

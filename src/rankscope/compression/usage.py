@@ -81,7 +81,7 @@ def observe(model: nn.Module, sites: Sequence[Site], example: Batch) -> Usage:
         UnsupportedModuleError: if torch cannot export the model, with torch's reason.
     """
     try:
-        made = trace(model, example).at_example()
+        made = trace(model, example, free_batch=False).at_example()
     except SizeError as error:
         reason = str(error).partition(": ")[2]
         raise CompressionError(

@@ -5,6 +5,7 @@ from .contraction import Plan as Plan
 from .contraction import RegionPlan as RegionPlan
 from .contraction import plan_contraction as plan_contraction
 from .cost import Cost as Cost
+from .cost import Polynomial as Polynomial
 from .cost import cost_formula as cost_formula
 from .cost import peak_memory as peak_memory
 from .cuts import minimal_cut as minimal_cut
@@ -13,6 +14,10 @@ from .describing import WireKind as WireKind
 from .describing import describe as describe
 from .describing import wire_kind as wire_kind
 from .diagram import Diagram as Diagram
+from .diagram import check_size as check_size
+from .diagram import evaluate_scale as evaluate_scale
+from .diagram import scale_symbols as scale_symbols
+from .einsum import Equation as Equation
 from .einsum import from_einsum as from_einsum
 from .einsum import to_einsum as to_einsum
 from .families import family as family
@@ -26,13 +31,17 @@ from .network import Network as Network
 from .network import Step as Step
 from .network import Sum as Sum
 from .network import Term as Term
+from .network import Word as Word
 from .network import as_network as as_network
 from .network import diagrams_of as diagrams_of
+from .network import drawable_with_sizes as drawable_with_sizes
 from .network import entries as entries
 from .network import flattened as flattened
+from .network import input_arrays as input_arrays
 from .network import nodes_of as nodes_of
 from .network import output_shape as output_shape
 from .parts import PARAMETER_ROLES as PARAMETER_ROLES
+from .parts import RECIPES as RECIPES
 from .parts import Convolution as Convolution
 from .parts import Function as Function
 from .parts import Index as Index
@@ -53,9 +62,19 @@ from .search import Cotengra as Cotengra
 from .search import Exhaustive as Exhaustive
 from .search import Greedy as Greedy
 from .search import InOrder as InOrder
+from .search import Merge as Merge
 from .search import Method as Method
+from .search import Path as Path
+from .search import Problem as Problem
+from .search import cheapest_path as cheapest_path
+from .search import find_path as find_path
+from .search import greedy_path as greedy_path
 from .serialization import from_dict as from_dict
 from .serialization import to_dict as to_dict
+from .sizes import letters as letters
+from .sizes import resolved_sizes as resolved_sizes
+from .source import class_name as class_name
+from .source import identifiers as identifiers
 from .source import to_source as to_source
 
 __all__: list[str]

@@ -8,7 +8,7 @@ import networkx
 
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.sizes import resolved_sizes
-from rankscope.errors import DiagramError
+from rankscope.errors import DiagramError, printable
 
 # Vertices of the flow network: ("part", node), ("enter", index), ("leave", index), the two ends.
 Vertex = tuple[str, str]
@@ -117,7 +117,7 @@ def _check_groups(diagram: Diagram, left: tuple[str, ...], right: tuple[str, ...
             if leg not in diagram.output:
                 raise DiagramError(
                     f"minimal_cut: {leg!r} is not an open leg of {diagram.name!r}; "
-                    f"these are: {', '.join(diagram.output) or 'none'}."
+                    f"these are: {printable(', '.join(diagram.output)) or 'none'}."
                 )
     both = [leg for leg in left if leg in right]
     if both:

@@ -22,7 +22,7 @@ class Operand:
     indices: tuple[str, ...]
 
 
-class Structure:
+class RegionTree:
     """The tree of regions of one diagram, and the legs that cross it.
 
     Example:
@@ -214,9 +214,9 @@ class Diagram:
         return {region.name: region for region in self.regions}
 
     @cached_property
-    def structure(self) -> Structure:
+    def structure(self) -> RegionTree:
         """The tree of regions, and which legs leave each."""
-        return Structure(self.nodes, self.convolutions, self.regions, self.output)
+        return RegionTree(self.nodes, self.convolutions, self.regions, self.output)
 
     def __repr__(self) -> str:
         parts = [

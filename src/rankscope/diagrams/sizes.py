@@ -6,7 +6,7 @@ from itertools import chain, count
 from opt_einsum import get_symbol
 
 from rankscope.diagrams.diagram import Diagram, evaluate_scale
-from rankscope.errors import SizeError
+from rankscope.errors import SizeError, printable
 
 
 def resolved_sizes(diagram: Diagram) -> dict[str, int]:
@@ -22,7 +22,7 @@ def resolved_sizes(diagram: Diagram) -> dict[str, int]:
         {'i': 3}
 
     Raises:
-        SizeError: if some are missing (all of them are listed), or a convolution does not fit.
+        SizeError: if some are missing (the message lists them), or a convolution does not fit.
     """
     sizes = {index.name: index.size for index in diagram.indices if index.size is not None}
     _spread(diagram, sizes)
@@ -40,7 +40,7 @@ def resolved_sizes(diagram: Diagram) -> dict[str, int]:
     if names:
         first = next(iter(names))
         raise SizeError(
-            f"Diagram {diagram.name!r} has no size for {', '.join(names)}. Give each: "
+            f"Diagram {diagram.name!r} has no size for {printable(', '.join(names))}. Give each: "
             f"--size {first}=… on the command line, with_sizes({first}=…) in Python."
         )
     return {index.name: sizes[index.name] for index in diagram.indices}

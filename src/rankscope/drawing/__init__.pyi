@@ -1,12 +1,22 @@
 from .animation import DrawnSequence as DrawnSequence
+from .animation import describe_steps as describe_steps
 from .animation import draw_sequence as draw_sequence
+from .animation import morph as morph
+from .animation import plain_caption as plain_caption
 from .animation import storyboard as storyboard
 from .animation import to_gif as to_gif
+from .checks import Picture as Picture
+from .checks import check_labels as check_labels
+from .checks import check_shapes as check_shapes
+from .checks import check_tips as check_tips
+from .checks import check_view as check_view
+from .checks import check_wires as check_wires
 from .checks import crossings as crossings
 from .checks import lint as lint
 from .drawing import draw as draw
 from .frames import Frame as Frame
 from .frames import contraction_frames as contraction_frames
+from .frames import frame_sequences as frame_sequences
 from .frames import largest_intermediate as largest_intermediate
 from .frames import total_flops as total_flops
 from .layout.choosing import lay_out as lay_out
@@ -20,6 +30,10 @@ from .page import below as below
 from .page import beside as beside
 from .page import columns as columns
 from .page import compose as compose
+from .polygons import corner_radius as corner_radius
+from .polygons import shape_path as shape_path
+from .polygons import view_box as view_box
+from .polygons import wire_path as wire_path
 from .raster import to_pdf as to_pdf
 from .raster import to_png as to_png
 from .raster import write_figure as write_figure
@@ -31,6 +45,8 @@ from .scene import Scene as Scene
 from .scene import Shape as Shape
 from .scene import ShapeKind as ShapeKind
 from .scene import Wire as Wire
+from .scene import around as around
+from .scene import union as union
 from .stepper import to_html as to_html
 from .svg import Selectable as Selectable
 from .svg import to_svg as to_svg
@@ -39,6 +55,7 @@ from .themes import LIGHT as LIGHT
 from .themes import PRINT as PRINT
 from .themes import THEMES as THEMES
 from .themes import Theme as Theme
+from .themes import channels as channels
 from .themes import contrast as contrast
 from .tikz import to_latex as to_latex
 from .tikz import to_tikz as to_tikz
@@ -46,4 +63,6 @@ from .typesetting import Typesetter as Typesetter
 from .typesetting import outline as outline
 from .typesetting import place_label as place_label
 from .typesetting import plain_text as plain_text
+from .typesetting import text_runs as text_runs
 from .typesetting import text_width as text_width
+from .typesetting import typesetter as typesetter

@@ -239,7 +239,7 @@ TIP_DISTANCE = 60.0  # tips nearer than this must share one x
 TOUCH = 1.5
 
 
-class Tip(NamedTuple):
+class SideTip(NamedTuple):
     """The open end of a wire that points to one side."""
 
     wire: str
@@ -262,7 +262,7 @@ def check_tips(picture: Picture) -> Iterator[str]:
                 )
 
 
-def sideways_tips(picture: Picture) -> list[Tip]:
+def sideways_tips(picture: Picture) -> list[SideTip]:
     """Open ends that point to the left or to the right, with the connected part they are on."""
     ends = [
         (place, line.points[at], line.points[beside])
@@ -284,7 +284,7 @@ def sideways_tips(picture: Picture) -> list[Tip]:
             taken[place] = other
             _join(groups, ends[place][0], ends[other][0])
     return [
-        Tip(picture.wires[wire].name, side, end, _root(groups, wire))
+        SideTip(picture.wires[wire].name, side, end, _root(groups, wire))
         for place, (wire, end, before) in enumerate(ends)
         if place not in taken and (side := _side(before, end))
     ]

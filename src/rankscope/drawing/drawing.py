@@ -15,7 +15,7 @@ from rankscope.files import require_writable, write_atomically
 
 
 @dataclass(frozen=True)
-class Picture:
+class PictureSource:
     """A drawable with the options of its picture."""
 
     drawable: Drawable
@@ -59,49 +59,49 @@ def draw(
             f"draw writes {', '.join(WRITERS)}, got {target.name!r}; choose one of these endings."
         )
     require_writable(target)
-    picture = Picture(drawable, theme, view or View(), hints or Hints(), steps)
+    picture = PictureSource(drawable, theme, view or View(), hints or Hints(), steps)
     write_atomically(target, WRITERS[target.suffix](picture))
     return target
 
 
-def _svg(picture: Picture) -> bytes:
+def _svg(picture: PictureSource) -> bytes:
     from rankscope.drawing.svg import to_svg
 
     return to_svg(picture.scene, picture.theme).encode()
 
 
-def _tikz(picture: Picture) -> bytes:
+def _tikz(picture: PictureSource) -> bytes:
     from rankscope.drawing.tikz import to_tikz
 
     return to_tikz(picture.scene, picture.theme).encode()
 
 
-def _png(picture: Picture) -> bytes:
+def _png(picture: PictureSource) -> bytes:
     from rankscope.drawing.raster import to_png
 
     return to_png(picture.scene, picture.theme)
 
 
-def _pdf(picture: Picture) -> bytes:
+def _pdf(picture: PictureSource) -> bytes:
     from rankscope.drawing.raster import to_pdf
 
     return to_pdf(picture.scene, picture.theme)
 
 
-def _gif(picture: Picture) -> bytes:
+def _gif(picture: PictureSource) -> bytes:
     from rankscope.drawing.animation import to_gif
 
     return to_gif(picture.drawable, theme=picture.theme, view=picture.view, hints=picture.hints)
 
 
-def _html(picture: Picture) -> bytes:
+def _html(picture: PictureSource) -> bytes:
     from rankscope.drawing.stepper import to_html
 
     page = to_html(picture.drawable, theme=picture.theme, view=picture.view, hints=picture.hints)
     return page.encode()
 
 
-WRITERS: dict[str, Callable[[Picture], bytes]] = {
+WRITERS: dict[str, Callable[[PictureSource], bytes]] = {
     ".svg": _svg,
     ".pdf": _pdf,
     ".png": _png,

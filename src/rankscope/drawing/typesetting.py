@@ -18,15 +18,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.cbook import is_math_text
-from matplotlib.font_manager import FontProperties
-from matplotlib.path import Path
-from matplotlib.textpath import TextPath, TextToPath
 
 from rankscope.drawing.scene import Box, Command, Label, Outline, union
 from rankscope.errors import DiagramError, MissingExtraError, printable
+
+# Matplotlib is optional and slow to import, and the texts of labels are needed without it.
+if TYPE_CHECKING:
+    from matplotlib.path import Path
 
 DIGITS = "0123456789"
 MOST_LAYOUTS = 16384  # that are kept
@@ -61,6 +62,10 @@ class Layout:
     rules: tuple[Box, ...]
 
 
+# Mathtext is not made for several threads, whichever typesetter they use.
+_PARSING = Lock()
+
+
 @lru_cache(maxsize=1)
 def typesetter() -> "Typesetter":
     """The one that remembers what it has set before."""
@@ -71,13 +76,15 @@ class Typesetter:
     """Sets labels, and keeps the glyphs and the layouts that it needed."""
 
     def __init__(self) -> None:
+        from matplotlib.font_manager import FontProperties
+        from matplotlib.textpath import TextToPath
+
         # The font is passed, never set globally: importing us must not change anyone's figures.
         self._font = FontProperties(family="STIXGeneral", math_fontfamily="stix")
         self._engine = TextToPath()
         self._paths: dict[str, Path] = {}
         self._glyphs: dict[str, Outline] = {}
         self._layouts: dict[str, Layout] = {}
-        self._parsing = Lock()  # mathtext is not made for several threads
         self._digits: dict[str, str] = {}
 
     def typeset(self, text: str, size: float) -> Outline:
@@ -86,6 +93,9 @@ class Typesetter:
         Raises:
             ValueError: if mathtext cannot read it.
         """
+        from matplotlib.cbook import is_math_text
+        from matplotlib.textpath import TextPath
+
         if not is_math_text(text):
             return _outline(TextPath((0, 0), text, size=size, prop=self._font))
         layout = self.layout(full_primes(text))
@@ -122,16 +132,19 @@ class Typesetter:
         return Layout(glyphs, layout.rules)
 
     def _parsed(self, text: str) -> Layout:
-        if text not in self._layouts:
+        layout = self._layouts.get(text)
+        if layout is None:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
-            self._layouts[text] = self.parse(text)
-        return self._layouts[text]
+            layout = self._layouts[text] = self.parse(text)
+        return layout
 
     def parse(self, text: str) -> Layout:
         """Let mathtext set a label."""
+        from matplotlib.path import Path
+
         # The full stop stands on the baseline, which mathtext does not tell otherwise.
-        with self._parsing:
+        with _PARSING:
             glyphs, paths, rectangles = self._engine.get_glyphs_mathtext(self._font, text + ".")
         for name, (vertices, codes) in paths.items():
             self._paths.setdefault(name, Path(vertices, codes))
@@ -146,11 +159,13 @@ class Typesetter:
 
     def _is_zero(self, glyph: str) -> bool:
         if not self._digits:
+            digits: dict[str, str] = {}
             for font in DIGIT_FONTS:
                 names = [placed.glyph for placed in self.parse(f"${font}{{{DIGITS}}}$").glyphs]
-                self._digits |= {
+                digits |= {
                     names[0] + digit: name for digit, name in zip(DIGITS, names, strict=True)
                 }
+            self._digits = digits  # at once: other threads read it
         return glyph + "0" in self._digits
 
     def _glyph(self, name: str) -> Outline:
@@ -195,7 +210,7 @@ def is_swappable(text: str) -> bool:
     )
 
 
-def _outline(path: Path) -> Outline:
+def _outline(path: "Path") -> Outline:
     """Commands and box of a matplotlib path, y turned down."""
     if len(np.asarray(path.vertices)) == 0:
         return Outline((), (0.0, 0.0, 0.0, 0.0))
@@ -266,9 +281,6 @@ def outline(text: str, size: float) -> Outline:
     """
     if find_spec("matplotlib") is None:
         raise MissingExtraError(what="Drawing labels", package="matplotlib", extra="draw")
-    # Imported here because matplotlib is optional, and slow to import.
-    from rankscope.drawing.typesetting import typesetter
-
     try:
         return typesetter().typeset(text, size)
     except (ValueError, RecursionError) as error:

@@ -17,6 +17,7 @@ from .bounds import slides_order as slides_order
 from .bounds import spectral_order as spectral_order
 from .compressed_network import check_deviation as check_deviation
 from .compressed_network import find_measured_ranks as find_measured_ranks
+from .compressed_network import outputs_of as outputs_of
 from .compressed_network import relative_errors as relative_errors
 from .finite_class import Chernoff as Chernoff
 from .finite_class import Hoeffding as Hoeffding
@@ -50,3 +51,4 @@ from .sample import Sample as Sample
 from .sample import Tolerance as Tolerance
 from .sample import margin_loss as margin_loss
 from .sample import margins as margins
+from .sample import require_margin as require_margin

@@ -21,9 +21,10 @@ from rankscope.generalize.sample import Sample
 from rankscope.progress import Progress, Report, ignore
 from rankscope.reading.trace import Value
 from rankscope.robust.graph import Graph, Node, sample_shape
+from rankscope.robust.linear_maps import normalization_scale
 from rankscope.robust.lipschitz import require_finite
 from rankscope.robust.operator_norms import as_convolution
-from rankscope.robust.transfer import normalization_scale, read_transfer_functions
+from rankscope.robust.transfer import read_transfer_functions
 
 CPModule = FactorizedConv1d | FactorizedConv2d | FactorizedLinear
 

@@ -10,6 +10,9 @@ from .classifiers import HierarchicalClassifier as HierarchicalClassifier
 from .classifiers import ShallowClassifier as ShallowClassifier
 from .classifiers import TensorNetworkClassifier as TensorNetworkClassifier
 from .classifiers import TrainClassifier as TrainClassifier
+from .classifiers import binary_pooling as binary_pooling
+from .classifiers import carry_through_train as carry_through_train
+from .classifiers import product_of_pairs as product_of_pairs
 from .cp_networks import in_cp_form as in_cp_form
 from .cp_networks import with_cp_layers as with_cp_layers
 from .datasets import DataSet as DataSet
@@ -26,6 +29,7 @@ from .degree import widest_network as widest_network
 from .encoder import MINILM as MINILM
 from .encoder import Encoder as Encoder
 from .encoder import EncoderSizes as EncoderSizes
+from .encoder import Layer as Layer
 from .encoder import WordPieces as WordPieces
 from .encoder import mean_of_tokens as mean_of_tokens
 from .features import PatchFeatures as PatchFeatures
@@ -37,6 +41,7 @@ from .image import WideBlock as WideBlock
 from .image import WideResNet as WideResNet
 from .language import LETTERS as LETTERS
 from .language import PHONEMES as PHONEMES
+from .language import Block as Block
 from .language import LetterToPhoneme as LetterToPhoneme
 from .language import RecurrentLanguageModel as RecurrentLanguageModel
 from .language import SmallGPT as SmallGPT

@@ -41,7 +41,7 @@ def read_labelled(
     count: int | None = None,
     part: Literal["train", "test"] = "test",
 ) -> LabelledSamples:
-    """The first samples of a data set, as pixels in 0..1, or those of a file as they are.
+    """The first samples of a data set, as pixels in 0..1, or those of a file in its own floats.
 
     Args:
         data: the name of a data set; a folder that holds the one that belongs to the model; or a
@@ -83,7 +83,8 @@ def _from_file(path: Path, count: int | None) -> LabelledSamples:
             f"--data: {str(path)!r} must hold 'inputs' and integer 'labels', got {holds}."
         )
     inputs, labels = (tensors[name][:count] for name in _LABELLED)
-    return LabelledSamples(inputs.to(torch.get_default_dtype()), labels.long())
+    inputs = inputs if inputs.is_floating_point() else inputs.to(torch.get_default_dtype())
+    return LabelledSamples(inputs, labels.long())
 
 
 def read_calibration(data: str, *, data_set: str | None) -> list[Tensor | dict[str, Tensor]]:
@@ -92,7 +93,8 @@ def read_calibration(data: str, *, data_set: str | None) -> list[Tensor | dict[s
     Args:
         data: the name of a data set; a folder that holds the one that belongs to the model; or a
             `.safetensors` or `.npz` file with the inputs, one sample after the other along their
-            first position: one tensor, or several named as the model names them.
+            first position: one tensor, or several named as the model names them. Labels, which
+            `evaluate` and `certify` take from the same file, are set aside.
         data_set: that belongs to the model, by name; None if there is none.
 
     Raises:
@@ -102,7 +104,8 @@ def read_calibration(data: str, *, data_set: str | None) -> list[Tensor | dict[s
     """
     path = Path(data)
     if is_file(path):
-        return _batches(read_weights(path))
+        tensors = read_weights(path)
+        return _batches({name: x for name, x in tensors.items() if name != "labels"} or tensors)
     if data not in DATA_SETS and not is_folder(path):
         raise RequestError(
             f"--data takes a data set ({', '.join(DATA_SETS)}), a folder or a file; "

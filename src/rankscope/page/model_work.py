@@ -316,14 +316,14 @@ def _drawn(
 
 def figure(arguments: Mapping[str, Any], report: Report, part: Any) -> bytes:
     """The diagram of a layer as a file: .svg, .pdf or .tikz."""
-    from rankscope.drawing.drawing import WRITERS, Picture
+    from rankscope.drawing.drawing import WRITERS, PictureSource
     from rankscope.drawing.layout.placement import Hints, View
     from rankscope.drawing.themes import LIGHT
 
     diagram = layer_diagram(
         arguments["kind"], tuple(arguments["shape"]), arguments["format"], tuple(arguments["ranks"])
     )
-    picture = Picture(diagram, LIGHT, View(show_sizes=True), Hints(), steps=False)
+    picture = PictureSource(diagram, LIGHT, View(show_sizes=True), Hints(), steps=False)
     return WRITERS[arguments["ending"]](picture)
 
 

@@ -207,13 +207,13 @@ def _partition(opened: Subject, left: tuple[int, ...]) -> Any:
 
 def figure(arguments: Mapping[str, Any], report: Report, part: Any) -> bytes:
     """The picture of a split as a file."""
-    from rankscope.drawing.drawing import WRITERS, Picture
+    from rankscope.drawing.drawing import WRITERS, PictureSource
     from rankscope.drawing.layout.placement import Hints
     from rankscope.drawing.themes import LIGHT
 
     opened = subject(arguments["name"], arguments["settings"])
     cut = _cut(opened, *_sides(opened, arguments["left"]))
-    picture = Picture(opened.drawable, LIGHT, _view(cut), Hints(), steps=False)
+    picture = PictureSource(opened.drawable, LIGHT, _view(cut), Hints(), steps=False)
     return WRITERS[arguments["ending"]](picture)
 
 

@@ -184,11 +184,12 @@ class NamedGraph:
 def read_edge_file(path: Path | str) -> NamedGraph:
     """Read a file with an edge on each line: two names, with spaces, tabs or a comma between them.
 
-    Lines that start with # or % are comments; a name alone on a line is a vertex without an edge
-    of its own. Whole numbers are sorted as numbers; other names stand as they first come.
+    Lines that start with # or % are comments; a name alone on a line is a vertex without any edge.
+    Whole numbers are sorted as numbers; other names stand as they first come.
 
     Raises:
-        DataError: if the file cannot be read, or a line holds anything else.
+        DataError: if the file cannot be read, or a line holds anything else, such as one end of an
+            edge.
         BudgetError: if it is too long.
     """
     path = Path(path)
@@ -207,6 +208,13 @@ def read_edge_file(path: Path | str) -> NamedGraph:
         doubled = next((pair for pair in pairwise(names) if int(pair[0]) == int(pair[1])), None)
         if doubled is not None:
             raise DataError(f"{path} names one vertex in two ways, {doubled[0]} and {doubled[1]}.")
+    joined = {name for row in rows if len(row) == 2 for name in row}
+    half = next((row[0] for row in rows if len(row) == 1 and row[0] in joined), None)
+    if half is not None:
+        raise DataError(
+            f"{path}: a line names {shown(half)} alone, which has edges on other lines; an edge "
+            "joins two vertices."
+        )
     number = {name: at for at, name in enumerate(names)}
     edges = tuple((number[row[0]], number[row[1]]) for row in rows if len(row) == 2)
     return NamedGraph(Graph(len(names), edges), tuple(names))
@@ -216,13 +224,19 @@ def read_numbered_edges(path: Path | str) -> tuple[Edge, ...]:
     """The edges of a file whose vertices are numbers; whether one is missing is not looked at.
 
     Raises:
-        DataError: if a vertex is no number, or the file is no file of edges.
+        DataError: if a vertex is no number or has no edge, or the file is no file of edges.
     """
     named = read_edge_file(path)
     bad = next((name for name in named.names if not name.isdecimal() or not name.isascii()), None)
     if bad is not None:
         raise DataError(f"{path}: vertices are the numbers 0, 1, 2, …, got {shown(bad)}.")
     numbers = [int(name) for name in named.names]
+    if 0 in named.graph.degrees:
+        raise DataError(
+            f"{path}: a line names vertex {numbers[named.graph.degrees.index(0)]} alone, but an "
+            f"edge joins two. Leave such lines out, and say how many vertices there are "
+            f"(--vertices {max(numbers) + 1})."
+        )
     return tuple((numbers[first], numbers[second]) for first, second in named.graph.edges)
 
 

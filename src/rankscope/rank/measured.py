@@ -263,7 +263,7 @@ class MeasuredRank:
         if self.failure_probability == 0:
             return None
         primes = " and ".join(str(run.prime) for run in self.runs)
-        return f"unless every larger minor vanishes identically modulo {primes}"
+        return f"unless every larger minor of the sample vanishes identically modulo {primes}"
 
     def __str__(self) -> str:
         whose = (

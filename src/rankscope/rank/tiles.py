@@ -81,7 +81,7 @@ class MemoryBudget:
         which = "a matrix" if len(shapes) == 1 else f"{len(shapes)} blocks, the largest"
         raise TooLargeError(
             what=f"Measuring on {which} of {readable(rows)} x {readable(columns)} "
-            f"({readable(-(-needed // _MEBIBYTE))} MiB with the elimination, which takes some "
+            f"({readable(-(-needed // _MEBIBYTE))} MiB with the elimination, estimated to take "
             f"{readable(_elimination_hours(shapes))} hours of one core)",
             entries=sum(height * width for height, width in shapes),
             limit=sum(height * width for height, width in fits),

@@ -23,12 +23,15 @@ Example = Tensor | Shape | Sequence[Any] | Mapping[str, Any]
 log = logging.getLogger(__name__)
 
 
-def exported(module: nn.Module, example: Example) -> tuple[ExportedProgram, bool]:
+def exported(
+    module: nn.Module, example: Example, *, free_batch: bool = True
+) -> tuple[ExportedProgram, bool]:
     """The program that torch exports of a module, and whether its batch is free.
 
     Args:
         module: is not changed, and is exported in inference mode.
         example: as in `trace`.
+        free_batch: as in `trace`.
 
     Raises:
         UnsupportedModuleError: if torch cannot export it, with torch's reason.
@@ -42,10 +45,11 @@ def exported(module: nn.Module, example: Example) -> tuple[ExportedProgram, bool
         arguments = integers if _takes(module, integers) else arguments
     free = _free_sizes(module, arguments, options)
     with inference(module), torch.no_grad(), _quiet(), _masks_as_they_are(), _no_cache(module):
-        try:
-            return _export(module, arguments, options, free), True
-        except Exception as error:  # noqa: BLE001 - torch raises many kinds; the next try says why
-            log.debug("no free batch: %s", error)
+        if free_batch:
+            try:
+                return _export(module, arguments, options, free), True
+            except Exception as error:  # noqa: BLE001 - torch raises many kinds; the next says why
+                log.debug("no free batch: %s", error)
         try:
             return _export(module, arguments, options, None), False
         except Exception as error:

@@ -57,7 +57,8 @@ def from_module(
     if isinstance(module, nn.MultiheadAttention):
         name = name or type(module).__name__
         module, example = _attending(module, example)
-    return from_trace(trace(module, example), module_arrays(module), depth=depth, name=name)
+    made = trace(module, example, free_batch=False)
+    return from_trace(made, module_arrays(module), depth=depth, name=name)
 
 
 class _SelfAttention(nn.MultiheadAttention):

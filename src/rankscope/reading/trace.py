@@ -202,7 +202,7 @@ class Trace:
         return _folded(self, dict(self.arrays), fills_numbers=False)
 
 
-def trace(module: nn.Module, example: Example) -> Trace:
+def trace(module: nn.Module, example: Example, *, free_batch: bool = True) -> Trace:
     """Read what a module computes in inference mode.
 
     The first size of every input may be any other afterwards where the module allows it
@@ -212,6 +212,8 @@ def trace(module: nn.Module, example: Example) -> Trace:
         module: is not changed.
         example: a tensor, a tuple of what `forward` takes, a dict of it by name, or shapes (a tuple
             of integers for one input, a tuple of such for several) in the module's precision.
+        free_batch: False fixes all sizes to those of the example, which takes down to a third of
+            the time.
 
     Example:
         >>> made = trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), (2, 4))
@@ -223,7 +225,7 @@ def trace(module: nn.Module, example: Example) -> Trace:
         SizeError: if the module does not take the example.
         RequestError: if the example is none of these.
     """
-    program, is_free = exported(module, example)
+    program, is_free = exported(module, example, free_batch=free_batch)
     return _read(type(module).__name__, program, is_free=is_free)
 
 

@@ -2,8 +2,8 @@
 
 certify(model, inputs, labels, [36 / 255, 72 / 255]).to_dict()
 
-What is called certified holds for the model as it runs, in its own floats; what holds only for
-exact arithmetic on its weights is a number of its own.
+What is called certified holds for the model as it runs, in its own floats or in those that it is
+converted to; what holds only for exact arithmetic on its weights is a number of its own.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from rankscope.display import Table, fragment
 from rankscope.drawing.raster import write_figure
 from rankscope.drawing.themes import LIGHT
-from rankscope.errors import RobustnessError
+from rankscope.errors import RobustnessError, printable
 from rankscope.modes import inference
 from rankscope.progress import Report, ignore
 from rankscope.robust.attacks import Attack, AutoProjectedDescent, Threat, require_pixels
@@ -25,9 +25,10 @@ from rankscope.robust.attacks import attack as carry_out
 from rankscope.robust.edge import walk_edge
 from rankscope.robust.lipschitz import require_finite
 from rankscope.robust.margins import require_labels
-from rankscope.robust.methods import Lipschitz, Method, Samples
+from rankscope.robust.methods import Lipschitz, Method, Proof, Samples
 from rankscope.robust.norms import L2, Norm
 from rankscope.robust.rounding import own_floats
+from rankscope.robust.running_floats import in_floats
 
 _BATCH_SIZE = 256
 _INK, _MUTED = LIGHT.label("caption"), LIGHT.label("muted")
@@ -51,6 +52,11 @@ class CertifiedRadius:
     attacked: float
     certified_exact_arithmetic: float
 
+    @property
+    def lost_to_rounding(self) -> float:
+        """Share that would be certified if the model computed exactly, and is not."""
+        return self.certified_exact_arithmetic - self.certified
+
 
 @dataclass(frozen=True)
 class Certification:
@@ -65,6 +71,7 @@ class Certification:
         num_samples: how many there were.
         lipschitz: the bound that was used, or None.
         assumptions: what must hold for it.
+        arithmetic: the floats for which it holds, such as float32; None if the method does not say.
     """
 
     clean: float
@@ -75,6 +82,7 @@ class Certification:
     num_samples: int
     lipschitz: float | None
     assumptions: tuple[str, ...]
+    arithmetic: str | None = None
 
     def __str__(self) -> str:
         rows = (
@@ -91,7 +99,8 @@ class Certification:
         head = ("radius", "certified", "right after the attack")
         setting = (
             f"Accuracy without perturbation {self.clean:.2%} on {self.num_samples:,} samples; "
-            f"norm {self.norm}, proof by {self.method}, attack {self.attack}."
+            f"norm {self.norm}, proof by {self.method}, attack {self.attack}, run in "
+            f"{self.arithmetic or 'its own floats'}."
         )
         facts = (setting, *self.assumptions)
         return fragment("Robustness", facts, Table(head, rows, numbers=(0, 1, 2)))
@@ -106,6 +115,7 @@ class Certification:
             "attack": self.attack,
             "samples": self.num_samples,
             "lipschitz": self.lipschitz,
+            "arithmetic": self.arithmetic,
             "assumptions": list(self.assumptions),
         }
 
@@ -120,6 +130,7 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
     method: Method | None = None,
     attack: Attack | None = None,
     pixels: tuple[float, float] | None = (0.0, 1.0),
+    dtype: torch.dtype | None = None,
     report: Report = ignore,
 ) -> Certification:
     """Clean, certified and attacked accuracy of a classifier.
@@ -136,44 +147,102 @@ def certify(  # noqa: PLR0913 - the parts of a certification, all by name
         method: of the proof; None for Lipschitz constants.
         attack: that tries to refute it; None for APGD.
         pixels: smallest and largest value of an entry; None if there is no limit.
+        dtype: in which the model is certified, attacked and to be run; it is converted before, and
+            so are the inputs. None for the model's own.
         report: called with how far it is.
 
     Raises:
         RobustnessError: if the attack breaks a sample that is certified; or if numbers in the
-            model or its outputs are not finite, or labels, inputs or radii do not fit.
+            model or its outputs are not finite, or labels, inputs, radii or dtype do not fit.
         UnsupportedModuleError: if the method does not know an operation of the model.
     """
-    ordered = sorted(set(radii))
-    if not ordered:
-        raise RobustnessError("certify: wanted at least one radius, got none.")
     norm = L2() if norm is None else norm
-    method = Lipschitz() if method is None else method
-    attack = AutoProjectedDescent() if attack is None else attack
+    ordered = sorted(set(radii))
     threats = [Threat(radius, norm, pixels) for radius in ordered]
-    require_pixels(inputs, pixels)
-    require_finite(model)
+    attack = AutoProjectedDescent() if attack is None else attack
+    model, inputs = in_floats(model, inputs, dtype)
     with own_floats():
-        samples = _run(model, inputs, labels)
-        proof = method.prove(model, samples, threats, report)
-        is_broken = _attacked(model, samples, threats, attack, report)
+        proved = _prove(model, inputs, labels, threats, method, report)
+        is_broken = _attacked(model, proved.samples, threats, attack, report)
+    _require_consistent(proved.holds, is_broken, ordered, model=type(model).__name__)
+    kept = (proved.holds, ~is_broken, proved.holds_exactly)
+    shares = zip(ordered, *map(_shares, kept), strict=True)
+    return Certification(
+        float(proved.is_right.double().mean()),
+        tuple(CertifiedRadius(*row) for row in shares),
+        norm.name,
+        proved.method,
+        repr(attack),
+        len(labels),
+        proved.proof.lipschitz,
+        proved.proof.assumptions,
+        proved.proof.arithmetic,
+    )
+
+
+def lost_to_rounding(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    threats: Sequence[Threat],
+    *,
+    method: Method | None = None,
+    dtype: torch.dtype | None = None,
+) -> tuple[float, ...]:
+    """Shares of samples that only rounding keeps from a certificate, by proofs without an attack.
+
+    Args:
+        model: as for `certify`.
+        inputs: (samples, …).
+        labels: (samples,).
+        threats: at least one, of one norm, in the order of their radii.
+        method: of the proof; None for Lipschitz constants.
+        dtype: in which the model would be run; None for its own.
+
+    Raises:
+        RobustnessError: as for `certify`.
+        UnsupportedModuleError: if the method does not know an operation of the model.
+    """
+    model, inputs = in_floats(model, inputs, dtype)
+    with own_floats():
+        proved = _prove(model, inputs, labels, threats, method, ignore)
+    return tuple(_shares(proved.holds_exactly & ~proved.holds))
+
+
+@dataclass(frozen=True, eq=False)
+class _Proved:
+    """A proof, and which samples are right and certified by it, (threats, samples)."""
+
+    method: str
+    samples: Samples
+    proof: Proof
+    is_right: Tensor
+    holds: Tensor
+    holds_exactly: Tensor
+
+
+def _prove(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    threats: Sequence[Threat],
+    method: Method | None,
+    report: Report,
+) -> _Proved:
+    if not threats:
+        raise RobustnessError("certify: wanted at least one radius, got none.")
+    method = Lipschitz() if method is None else method
+    require_pixels(inputs, threats[0].pixels)
+    require_finite(model)
+    samples = _run(model, inputs, labels)
+    proof = method.prove(model, samples, threats, report)
     is_right = samples.outputs.argmax(dim=1) == labels
     exactly = proof.holds if proof.holds_exactly is None else proof.holds_exactly | proof.holds
     # What holds at a radius holds at all before it: the largest first, and back again.
     holds, holds_exactly = (
         (kept & is_right).flip(0).cummax(dim=0).values.flip(0) for kept in (proof.holds, exactly)
     )
-    _require_consistent(holds, is_broken, ordered, model=type(model).__name__)
-    shares = zip(ordered, _shares(holds), _shares(~is_broken), _shares(holds_exactly), strict=True)
-    return Certification(
-        float(is_right.double().mean()),
-        tuple(CertifiedRadius(*row) for row in shares),
-        norm.name,
-        method.name,
-        repr(attack),
-        len(labels),
-        proof.lipschitz,
-        proof.assumptions,
-    )
+    return _Proved(method.name, samples, proof, is_right, holds, holds_exactly)
 
 
 def _attacked(
@@ -204,8 +273,15 @@ def _shares(rows: Tensor) -> list[float]:
 
 
 def _run(model: nn.Module, inputs: Tensor, labels: Tensor) -> Samples:
-    with torch.no_grad(), inference(model):
-        outputs = torch.cat([model(batch) for batch in torch.split(inputs, _BATCH_SIZE)])
+    try:
+        with torch.no_grad(), inference(model):
+            outputs = torch.cat([model(batch) for batch in torch.split(inputs, _BATCH_SIZE)])
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        floats = str(inputs.dtype).removeprefix("torch.")
+        raise RobustnessError(
+            f"{type(model).__name__} cannot be run on samples of shape {tuple(inputs.shape[1:])} "
+            f"in {floats}: {printable(str(error))}"
+        ) from error
     require_labels(outputs, labels)
     return Samples(inputs, labels, outputs)
 

@@ -89,6 +89,14 @@ class Graph:
     nodes: tuple[Node, ...]
     output: Value
 
+    @property
+    def arithmetic(self) -> str:
+        """The floating-point formats that the model computes in, by name."""
+        values = (self.input, *(node.output for node in self.nodes))
+        dtypes = {value.dtype for value in values if value.dtype is not None}
+        floats = (str(dtype) for dtype in dtypes if dtype.is_floating_point)
+        return ", ".join(sorted(name.removeprefix("torch.") for name in floats))
+
     def run(self, inputs: Tensor) -> Tensor:
         """What the model gives for a batch."""
         known = {self.input: inputs}

@@ -20,7 +20,8 @@ from rankscope.reading.trace import Value
 from rankscope.robust.forms import TransferFunction, own_arithmetic
 from rankscope.robust.graph import Graph, Node, sample_shape
 from rankscope.robust.margins import margins, other_classes
-from rankscope.robust.rounding import FLOAT64, above
+from rankscope.robust.rounding import FLOAT64, above, lengths_above
+from rankscope.robust.sums import MOST_TERMS, error_of_sums
 from rankscope.robust.transfer import read_transfer_functions
 
 _ASSUMPTIONS = (
@@ -124,12 +125,13 @@ class LipschitzWalk:
 
     Attributes:
         bound: on the model's Lipschitz constant.
+        graph: of the model.
     """
 
     def __init__(self, model: nn.Module, input_shape: tuple[int, ...], *, scale: float) -> None:
         require_finite(model)
         graph, transfers = read_transfer_functions(model, input_shape, precise=True)
-        self._graph, self._transfers = graph, transfers
+        self.graph, self._transfers = graph, transfers
         self._spreads: list[tuple[float, ...]] = []
         self._reaches = {graph.input: _Reach(scale, graph.input)}
         steps = []
@@ -156,7 +158,7 @@ class LipschitzWalk:
         Returns:
             in exact arithmetic, and in the model's own floats, (radii, samples, classes - 1).
         """
-        self._spreads = list(map(_spread_norms, self._graph.nodes, self._transfers))
+        self._spreads = list(map(_spread_norms, self.graph.nodes, self._transfers))
         reached = torch.tensor(radii, dtype=torch.float64)[:, None]
         parts = [
             self._margins(some.double(), of, reached)
@@ -165,34 +167,46 @@ class LipschitzWalk:
             )
         ]
         exact, floats = (torch.cat([part[at] for part in parts], dim=1) for at in range(2))
+        # Where only rounding is in the way it is looked at more closely, sum by sum.
+        in_the_way = (exact > 0).all(dim=2) & ~(floats > 0).all(dim=2)
+        for sample in in_the_way.any(dim=0).nonzero().flatten().tolist():
+            at, one = in_the_way[:, sample], slice(sample, sample + 1)
+            closer = self._margins(inputs[one].double(), labels[one], reached[at], closely=True)
+            for known, found in zip((exact, floats), closer, strict=True):
+                known[at, sample] = torch.maximum(known[at, sample], found[:, 0])
         return exact, floats
 
-    def _margins(self, inputs: Tensor, labels: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
-        outputs, errors, last = self._errors(inputs, radii)
+    def _margins(
+        self, inputs: Tensor, labels: Tensor, radii: Tensor, *, closely: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        outputs, errors, last = self._errors(inputs, radii, closely=closely)
         differences = margins(outputs, labels)
         others = other_classes(outputs, labels)
         assert self.bound.pairs is not None  # outputs are a vector for each sample
         constants = self.bound.pairs[labels[:, None], others]
         falls = above(1.0, 8) * constants * radii[..., None]
-        lost = math.sqrt(2) * errors[self._graph.output].total[..., None]
+        lost = math.sqrt(2) * errors[self.graph.output].total[..., None]
         if last is not None:
-            node = self._graph.nodes[-1]
+            node = self.graph.nodes[-1]
             rows = _row_distances(node["weight"])[labels[:, None], others]
             before = errors[node.inputs[0]].total[..., None] * rows
             lost = torch.minimum(lost, before + math.sqrt(2) * last[..., None])
         lost = lost * above(1.0, 8)
         # The centre is computed in float64, by the same operations as in the model's floats.
-        units = [own_arithmetic(node).unit for node in self._graph.nodes] or [FLOAT64.unit]
+        units = [own_arithmetic(node).unit for node in self.graph.nodes] or [FLOAT64.unit]
         share = FLOAT64.unit / min(units)
         plain = 8 * FLOAT64.unit * (differences.abs() + falls) + FLOAT64.smallest
         exact = differences - falls - plain - share * lost
         return exact, exact - lost
 
     def _errors(
-        self, inputs: Tensor, radii: Tensor
+        self, inputs: Tensor, radii: Tensor, *, closely: bool
     ) -> tuple[Tensor, dict[Value, "_Error"], Tensor | None]:
-        """Outputs at samples, the errors of all values on the balls, and that of a last matrix."""
-        graph = self._graph
+        """Outputs at samples, the errors of all values on the balls, and that of a last matrix.
+
+        Closely, which takes longer, is for one sample.
+        """
+        graph = self.graph
         known = {graph.input: inputs}
         zeros = torch.zeros(len(radii), len(inputs), dtype=torch.float64)
         errors = {graph.input: _Error(zeros, zeros)}
@@ -208,6 +222,10 @@ class LipschitzWalk:
             ]
             known_constants = spreads, step.constants
             local = _local_error(node, transfer, known_constants, (given, outputs), changes)
+            if closely and local is not None:
+                local = torch.fmin(
+                    local, _error_of_known_sums(node, transfer, known_constants, given, changes)
+                )
             local = zeros if local is None else local
             errors[node.output] = self._passed_on(node, transfer, step, errors).plus(local)
             last = local if node.kind == "linear" and node is graph.nodes[-1] else None
@@ -324,13 +342,13 @@ def _local_error(
         moved = sum(g * change for g, change in zip(growth, changes, strict=True))
         share = gamma * torch.minimum(further, (further + moved) / 2)
         share = share + rounding.of_products(own) * further
-    length = torch.linalg.vector_norm(at_centre.flatten(1), dim=1)
+    length = lengths_above(at_centre.flatten(1))
     largest = magnitude.flatten(1).amax(dim=1) + further
     error = length + share
     if rounding.products is not None:
         ((change,), (growing,)) = changes, growth
         products = rounding.products.length(given[0]) + rounding.products.steepest * change
-        results = torch.linalg.vector_norm((outputs.abs() + slack).flatten(1), dim=1)
+        results = lengths_above((outputs.abs() + slack).flatten(1))
         of_products, of_results = rounding.products.shares(own, rounding.count)
         error = torch.fmin(
             error, of_products * products + of_results * (results + growing * change)
@@ -340,11 +358,35 @@ def _local_error(
     return torch.where(largest < own.largest / 4, error, math.inf)
 
 
+def _error_of_known_sums(
+    node: Node,
+    transfer: TransferFunction,
+    constants: tuple[tuple[float, ...], tuple[float, ...]],
+    given: list[Tensor],
+    changes: list[Tensor],
+) -> Tensor:
+    """The same from everything that is added at one sample; infinite where that is not known."""
+    rounding = transfer.rounding
+    size = math.prod(sample_shape(node.output))
+    unknown = torch.full_like(changes[0], math.inf)
+    if rounding is None or rounding.terms is None or size * rounding.count > MOST_TERMS:
+        return unknown
+    own = own_arithmetic(node)
+    ((spread,), (growth,)), (change,) = constants, changes
+    # Some of the terms are half of all of them and half of these with other signs.
+    drifts = change * ((spread + growth) / 2) * _UP
+    terms = rounding.terms(given[0])
+    errors = [error_of_sums(terms, float(d), own, rounding.count) for d in drifts.flatten()]
+    flushed = own.absolute(rounding.count) * math.sqrt(size)
+    error = (torch.tensor(errors, dtype=torch.float64).view_as(change) + flushed) * _UP
+    largest = terms.abs().sum(dim=1).max() + spread * change
+    return torch.where(largest < own.largest / 4, error, unknown)
+
+
 def _row_distances(weight: Tensor) -> Tensor:
     """Distances of the rows of a matrix, rounded upwards."""
     rows: Tensor = weight.detach().double()
-    lengths: Tensor = torch.linalg.vector_norm(rows[:, None] - rows[None], dim=2)
-    return lengths * above(1.0, rows.shape[1] + 8)
+    return lengths_above(rows[:, None] - rows[None]) * above(1.0)
 
 
 def require_scale(scale: float) -> None:

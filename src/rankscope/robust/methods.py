@@ -20,14 +20,13 @@ from rankscope.robust.bounds import (
     Ball,
     Below,
     Box,
-    lower_bounds,
     propagate_intervals,
-    propagate_linear_bounds,
     rounding_share,
     unit_spreads,
 )
 from rankscope.robust.forms import TransferFunction
 from rankscope.robust.graph import Graph
+from rankscope.robust.linear_bounds import lower_bounds, propagate_linear_bounds
 from rankscope.robust.lipschitz import LipschitzWalk, require_scale
 from rankscope.robust.margins import other_classes
 from rankscope.robust.networks import LipschitzNetwork
@@ -58,12 +57,14 @@ class Proof:
         assumptions: what must hold for it.
         holds_exactly: the same in exact arithmetic on the model's weights; None if that is not
             more.
+        arithmetic: the floats for which it holds, such as float32; None if that is not known.
     """
 
     holds: Tensor
     lipschitz: float | None
     assumptions: tuple[str, ...]
     holds_exactly: Tensor | None = None
+    arithmetic: str | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ class Lipschitz(Method):
         with torch.no_grad():
             exact, floats = walk.margins(samples.inputs, samples.labels, radii)
         holds, holds_exactly = ((below > 0).all(dim=2) & is_right for below in (floats, exact))
-        return Proof(holds, bound.value, (*bound.assumptions, *_ROUNDED), holds_exactly)
+        assumed = (*bound.assumptions, *_ROUNDED)
+        return Proof(holds, bound.value, assumed, holds_exactly, walk.graph.arithmetic)
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ class BoundPropagation(Method):
                 holds_exactly[at, chosen] = (below.exact > 0).all(dim=1)
                 report(Progress("certifying", done, len(batches)))
         assumed = ("inference mode", "bounds in float64, rounded outwards", *_ROUNDED)
-        return Proof(holds, None, assumed, holds_exactly)
+        return Proof(holds, None, assumed, holds_exactly, graph.arithmetic)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rankscope.robust.rounding import lengths_above
+
 # Attacks stay this far inside of a ball, so that rounding does not carry them out of it.
 _INSIDE = 1 - 1e-5
 
@@ -63,8 +65,7 @@ class L2(Norm):
         return lengths
 
     def dual_lengths(self, weights: Tensor, *, axes: int) -> Tensor:
-        lengths: Tensor = torch.linalg.vector_norm(weights.flatten(-axes), dim=-1)
-        return lengths
+        return lengths_above(weights.flatten(-axes))
 
     def steepest(self, gradients: Tensor) -> Tensor:
         lengths = self.lengths(gradients)

@@ -27,7 +27,7 @@ from rankscope.robust.orthogonal import (
     OrthogonalConvTranspose2d,
     with_kernel,
 )
-from rankscope.robust.rounding import FLOAT64, above
+from rankscope.robust.rounding import FLOAT64, above, lengths_above
 
 MAX_ENTRIES = 2**23  # of a matrix that is written out: 64 MiB, seconds
 _POWER_STEPS = 50
@@ -168,7 +168,7 @@ def _kernel_size(known: "ConvolutionMap") -> float:
     """A bound on the operator's norm by the absolute values of its kernel."""
     sizes = known.kernel.flatten(2).abs().sum(dim=2)
     aliases = math.sqrt(math.prod(known.stride))
-    return above(float(torch.linalg.vector_norm(sizes)) * aliases, sizes.numel())
+    return above(float(lengths_above(sizes.flatten())) * aliases, 2)
 
 
 def _making_error(module: nn.Module) -> float:
@@ -180,8 +180,7 @@ def _making_error(module: nn.Module) -> float:
         core.abs_()
     dense = plain_form(positive)
     if isinstance(dense, nn.Linear):
-        length = torch.linalg.vector_norm(dense.weight.detach())
-        size = above(float(length), dense.weight.numel())
+        size = float(lengths_above(dense.weight.detach().flatten()))
     else:
         size = _kernel_size(as_convolution(dense))
     return 2 * FLOAT64.gamma(sum(core.numel() for core in module.parameters()) + 16) * size

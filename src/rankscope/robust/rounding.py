@@ -130,6 +130,8 @@ class Rounding:
         of_box: M by bounds on the inputs and a bound on the result, where that says more than
             absolute values; None for `spread` and `offset`.
         products: the squares of what is added, if it is one sum of products for every output.
+        terms: one sample, (1, …), to everything that is added, (outputs, terms); None if it is not
+            such a sum, or not known.
         short: `spread` of one input in float32, with weights that are not smaller, where that is
             enough and much faster; None where it is not.
     """
@@ -140,6 +142,7 @@ class Rounding:
     is_sum: bool = False
     of_box: Callable[[Sequence[tuple[Tensor, Tensor]], Tensor], Tensor] | None = None
     products: ProductSquares | None = None
+    terms: Callable[[Tensor], Tensor] | None = None
     short: Callable[[Tensor], Tensor] | None = None
 
     def magnitude(self, *sizes: Tensor) -> Tensor:
@@ -232,6 +235,24 @@ def above(number: float, roundings: int = 1) -> float:
         (True, True)
     """
     return math.nextafter(number * (1 + 2 * FLOAT64.gamma(roundings + 1)), math.inf)
+
+
+def lengths_above(rows: Tensor) -> Tensor:
+    """Euclidean lengths along the last axis, from above; squares neither underflow nor overflow.
+
+    Example:
+        >>> tiny = torch.tensor([3e-200, 4e-200], dtype=torch.float64)
+        >>> 5e-200 <= float(lengths_above(tiny)) <= 5.001e-200
+        True
+    """
+    if rows.shape[-1] == 0:
+        return rows.new_zeros(rows.shape[:-1])
+    sizes = rows.abs().amax(dim=-1, keepdim=True)
+    scales = sizes.clamp(min=torch.finfo(rows.dtype).tiny)
+    found = torch.linalg.vector_norm(rows / scales, dim=-1) * scales[..., 0]
+    found = found.nan_to_num(nan=math.inf, posinf=math.inf) * above(1.0, rows.shape[-1] + 8)
+    longer = torch.nextafter(found, torch.full_like(found, math.inf))
+    return torch.where(sizes[..., 0] == 0, found, longer)
 
 
 def outwards(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,14 @@ import opt_einsum
 import pytest
 from numpy.typing import NDArray
 
-from rankscope.diagrams.diagram import Diagram, evaluate_scale
-from rankscope.diagrams.network import entries
-from rankscope.diagrams.parts import PARAMETER_ROLES, Convolution, Region
+from rankscope.diagrams import (
+    PARAMETER_ROLES,
+    Convolution,
+    Diagram,
+    Region,
+    entries,
+    evaluate_scale,
+)
 
 Array = NDArray[np.float64]
 

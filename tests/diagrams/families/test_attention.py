@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.attention import (
+from rankscope.diagrams import Diagram, IndexKind, input_arrays
+from rankscope.diagrams.families import (
     cp_attention,
     grouped_query,
     multi_head,
     single_head,
     tunable_attention,
+    with_batch,
+    with_causal_mask,
 )
-from rankscope.diagrams.families.tensors import with_batch, with_causal_mask
-from rankscope.diagrams.network import input_arrays
-from rankscope.diagrams.parts import IndexKind
 from rankscope.errors import FamilyError
 
 Array = NDArray[np.float64]

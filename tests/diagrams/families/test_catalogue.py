@@ -5,13 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rankscope.diagrams import families
+from rankscope.diagrams import Diagram, Sum, diagrams_of, families
 from rankscope.diagrams.cost import cost
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.catalogue import FAMILIES, build_family, family
-from rankscope.diagrams.families.settings import Family
-from rankscope.diagrams.network import Sum, diagrams_of
-from rankscope.drawing.typesetting import outline
+from rankscope.diagrams.families import FAMILIES, Family, build_family, family
+from rankscope.drawing import outline
 from rankscope.errors import FamilyError
 
 # Others script against these: a change here breaks them.

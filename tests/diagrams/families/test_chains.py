@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.tensors import tensor_ring, tensor_train, tensor_train_matrix
-from rankscope.diagrams.parts import IndexKind
+from rankscope.diagrams import Diagram, IndexKind
+from rankscope.diagrams.families import tensor_ring, tensor_train, tensor_train_matrix
 from rankscope.errors import FamilyError
 
 Array = NDArray[np.float64]

@@ -5,9 +5,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from rankscope.diagrams.diagram import Diagram
+from rankscope.diagrams import Diagram
+from rankscope.diagrams.families import ConvolutionSizes, tucker2_convolution
 from rankscope.diagrams.families.settings import Value
-from rankscope.diagrams.families.tensors import ConvolutionSizes, tucker2_convolution
 from rankscope.errors import FamilyError, SizeError
 
 Array = NDArray[np.float64]

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.tensors import cp, hierarchical_tucker, tucker
-from rankscope.diagrams.parts import Role
+from rankscope.diagrams import Diagram, Role
+from rankscope.diagrams.families import cp, hierarchical_tucker, tucker
 from rankscope.errors import FamilyError
 
 Array = NDArray[np.float64]

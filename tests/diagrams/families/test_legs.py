@@ -1,5 +1,5 @@
+from rankscope.diagrams import IndexKind
 from rankscope.diagrams.families.settings import bonds, names, sites
-from rankscope.diagrams.parts import IndexKind
 
 
 def test_sites_and_bonds_are_counted_from_one() -> None:

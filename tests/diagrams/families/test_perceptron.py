@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.families.tensors import multilayer_perceptron
+from rankscope.diagrams import Diagram
+from rankscope.diagrams.families import multilayer_perceptron
 from rankscope.errors import FamilyError
 
 Array = NDArray[np.float64]

@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 
-from rankscope.diagrams.einsum import to_einsum
-from rankscope.diagrams.families.tensors import (
+from rankscope.diagrams import nodes_of, output_shape, to_einsum
+from rankscope.diagrams.families import (
     matrix_product,
     outer_product,
     pure_tensor,
     sum_of_pure_tensors,
 )
-from rankscope.diagrams.network import nodes_of, output_shape
 from rankscope.errors import FamilyError
 
 

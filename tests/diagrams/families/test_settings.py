@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from rankscope.diagrams.families.settings import Setting, Value
+from rankscope.diagrams.families import Setting
+from rankscope.diagrams.families.settings import Value
 from rankscope.errors import FamilyError
 
 ONE = Setting("H", "num_heads", "number of heads")

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.diagrams.families.attention import multi_head
-from rankscope.diagrams.families.tensors import matrix_product, with_batch, with_causal_mask
-from rankscope.diagrams.parts import Function, IndexKind, Region
+from rankscope.diagrams import Function, IndexKind, Region
+from rankscope.diagrams.families import matrix_product, multi_head, with_batch, with_causal_mask
 from rankscope.errors import DiagramError
 
 

@@ -1,9 +1,7 @@
 import pytest
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Network, Step
-from rankscope.diagrams.parts import Index, Node, Role
-from rankscope.diagrams.running.arrays import arrays_of
+from rankscope.diagrams import Diagram, Index, Network, Node, Role, Step
+from rankscope.diagrams.running import arrays_of
 from rankscope.errors import DiagramError, SizeError
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 6}

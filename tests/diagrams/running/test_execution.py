@@ -13,13 +13,24 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.diagrams.contraction import Automatic, Exhaustive, Greedy
-from rankscope.diagrams.cost import peak_memory
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import DiagramModule, to_module
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.diagrams.sizes import resolved_sizes
-from rankscope.diagrams.source import class_name, to_source
+from rankscope.diagrams import (
+    Automatic,
+    Convolution,
+    Diagram,
+    DiagramModule,
+    Exhaustive,
+    Function,
+    Greedy,
+    Index,
+    Node,
+    Region,
+    Role,
+    class_name,
+    peak_memory,
+    resolved_sizes,
+    to_module,
+    to_source,
+)
 from rankscope.errors import ContractionError
 
 METHODS = (Automatic(), Exhaustive(), Greedy())

@@ -7,11 +7,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import module_arrays, to_module
-from rankscope.diagrams.network import Drawable, Network, Step, Sum, Term
-from rankscope.diagrams.parts import Convolution, Function, Index, Node, Region, Role
-from rankscope.diagrams.source import class_name, to_source
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Drawable,
+    Function,
+    Index,
+    Network,
+    Node,
+    Region,
+    Role,
+    Step,
+    Sum,
+    Term,
+    class_name,
+    module_arrays,
+    to_module,
+    to_source,
+)
 from rankscope.reading import from_module
 
 SIZES = {"b": 2, "n": 5, "m": 7, "h": 3, "d": 4, "c": 4, "i": 6, "o": 8, "x": 6}

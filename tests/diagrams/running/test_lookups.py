@@ -1,8 +1,6 @@
 import pytest
 
-from rankscope.diagrams.contraction import plan_contraction
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.parts import Function, Index, Node, Region, Role
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, Role, plan_contraction
 from rankscope.diagrams.running.schedule import schedule
 from rankscope.errors import ContractionError, DiagramError
 

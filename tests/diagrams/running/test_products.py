@@ -3,10 +3,16 @@
 import pytest
 import torch
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.parts import Convolution, Index, Node, Role
-from rankscope.diagrams.source import class_name, to_source
+from rankscope.diagrams import (
+    Convolution,
+    Diagram,
+    Index,
+    Node,
+    Role,
+    class_name,
+    to_module,
+    to_source,
+)
 from rankscope.errors import DiagramError
 
 

@@ -1,8 +1,15 @@
 import pytest
 
-from rankscope.diagrams.running.arrays import Array, Reader
-from rankscope.diagrams.running.operations import Fill, Multiply, Operation, Read, Spread
-from rankscope.diagrams.running.schedule import Schedule
+from rankscope.diagrams.running import (
+    Array,
+    Fill,
+    Multiply,
+    Operation,
+    Read,
+    Reader,
+    Schedule,
+    Spread,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,7 @@
 import pytest
 
-from rankscope.diagrams.cost import peak_memory
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.network import Sum, Term
-from rankscope.diagrams.parts import Function, Index, Node, Region, Role
-from rankscope.diagrams.running.operations import (
-    Add,
-    Apply,
-    Fill,
-    Mask,
-    Multiply,
-    Read,
-    Scale,
-    Spread,
-)
+from rankscope.diagrams import Diagram, Function, Index, Node, Region, Role, Sum, Term, peak_memory
+from rankscope.diagrams.running import Add, Apply, Fill, Mask, Multiply, Read, Scale, Spread
 from rankscope.diagrams.running.schedule import schedule
 
 SIZES = {"a": 2, "b": 3, "c": 4}

@@ -8,13 +8,21 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.diagram import Diagram
-from rankscope.diagrams.module import to_module
-from rankscope.diagrams.network import Word
-from rankscope.diagrams.parts import RECIPES, Convolution, Function, Index, Node, Role
-from rankscope.diagrams.running.expressions import Expression, literal, number, word
-from rankscope.diagrams.running.operations import (
+from rankscope.diagrams import (
+    RECIPES,
+    Convolution,
+    Diagram,
+    Function,
+    Index,
+    Node,
+    Role,
+    Word,
+    to_module,
+    to_source,
+)
+from rankscope.diagrams.running import (
     Apply,
+    Expression,
     Invoke,
     Multiply,
     Operation,
@@ -23,8 +31,9 @@ from rankscope.diagrams.running.operations import (
     Source,
     Spread,
 )
+from rankscope.diagrams.running.expressions import literal, number, word
 from rankscope.diagrams.running.statements import UNKNOWN, arranged, expression
-from rankscope.diagrams.source import FUNCTIONS, to_source
+from rankscope.diagrams.source import FUNCTIONS
 from rankscope.errors import DiagramError, SizeError
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 1}

@@ -7,7 +7,7 @@ import opt_einsum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.search import Path, Problem, cheapest_path
+from rankscope.diagrams import Path, Problem, cheapest_path
 
 Held = frozenset[int]
 Convolution = tuple[int, int, int]

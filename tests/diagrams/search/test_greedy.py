@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.diagrams.search import Path, Problem, cheapest_path, greedy_path
+from rankscope.diagrams import Path, Problem, cheapest_path, greedy_path
 
 Words = list[list[int]]
 

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from rankscope.diagrams.search import (
+from rankscope.diagrams import (
     AUTOMATIC,
     Automatic,
     Cotengra,

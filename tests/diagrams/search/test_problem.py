@@ -1,4 +1,5 @@
-from rankscope.diagrams.search import Merge, Problem, mask_of
+from rankscope.diagrams import Merge, Problem
+from rankscope.diagrams.search import mask_of
 
 
 def merge(problem: Problem, first: int = 0, second: int = 1) -> Merge | None:

@@ -1,1 +1,8 @@
-"""Run a contraction plan: schedules of operations, and the PyTorch statements they become."""
+"""Run a contraction plan: schedules of operations, and the PyTorch statements they become.
+
+Names are imported when they are first used; `__init__.pyi` lists them.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,8 @@
-"""Automatic layout of one diagram: `place` decides where things stand, `render` draws them."""
+"""Automatic layout of one diagram: `place` decides where things stand, `render` draws them.
+
+Names are imported when they are first used; `__init__.pyi` lists them.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

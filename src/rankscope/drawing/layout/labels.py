@@ -10,7 +10,8 @@ import numpy
 from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.parts import Region
 from rankscope.drawing.layout.placement import Dot, Segment, Side, Wiring
-from rankscope.drawing.layout.routing import Buckets, PlacedWiring, Route, border_points
+from rankscope.drawing.layout.routes import Route, border_points
+from rankscope.drawing.layout.routing import Buckets, PlacedWiring
 from rankscope.drawing.layout.tensors import (
     TAG_FONT,
     WIRE_FONT,

@@ -27,7 +27,8 @@ from rankscope.drawing.layout.placement import (
     Wiring,
     mean_point,
 )
-from rankscope.drawing.layout.routing import PlacedWiring, Route, Router, spread_ports
+from rankscope.drawing.layout.routes import Route
+from rankscope.drawing.layout.routing import PlacedWiring, Router, spread_ports
 from rankscope.drawing.layout.rows import components, links_among
 from rankscope.drawing.layout.tensors import (
     CONVOLUTION_DIAMETER,

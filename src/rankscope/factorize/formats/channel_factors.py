@@ -6,9 +6,7 @@ are other sets of weights than those of the weight itself.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-import torch
 from torch import Tensor
 
 from rankscope.errors import LayerError
@@ -32,7 +30,11 @@ def largest_prime(number: int) -> int:
     return max(largest, number)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+# A plain dict: torch's compiler reads what it holds instead of following the search. (Its decorator
+# for constants takes two seconds when this module is loaded.)
+_KNOWN: dict[tuple[int, int], tuple[int, ...]] = {}
+
+
 def balanced_factors(number: int, num_factors: int) -> tuple[int, ...]:
     """The factorization into so many integers whose sum is smallest, largest factor first.
 
@@ -48,16 +50,17 @@ def balanced_factors(number: int, num_factors: int) -> tuple[int, ...]:
             f"balanced_factors: wanted a positive number in at least 1 factor, "
             f"got {number} in {num_factors}."
         )
-    return _balanced_factors(number, num_factors)
+    if (number, num_factors) not in _KNOWN:
+        _KNOWN[number, num_factors] = _balanced_factors(number, num_factors)
+    return _KNOWN[number, num_factors]
 
 
-@lru_cache(maxsize=4096)
 def _balanced_factors(number: int, num_factors: int) -> tuple[int, ...]:
     if num_factors == 1:
         return (number,)
     divisors = (divisor for divisor in range(1, number + 1) if number % divisor == 0)
     factorizations = [
-        sorted((divisor, *_balanced_factors(number // divisor, num_factors - 1)), reverse=True)
+        sorted((divisor, *balanced_factors(number // divisor, num_factors - 1)), reverse=True)
         for divisor in divisors
     ]
     return tuple(min(factorizations, key=lambda factors: (sum(factors), factors)))

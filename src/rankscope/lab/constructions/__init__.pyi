@@ -41,12 +41,15 @@ from .dense import TANH as TANH
 from .dense import Activation as Activation
 from .dense import Box as Box
 from .dense import DenseLayer as DenseLayer
+from .dense import Reals as Reals
 from .dense import dense_layers as dense_layers
 from .dense import evaluate as evaluate
 from .dense import gelu_minimum as gelu_minimum
 from .dense import measure_activation as measure_activation
 from .dense import rational as rational
 from .dense import relu_network as relu_network
+from .dense import require_finite as require_finite
+from .dense import require_shape as require_shape
 from .explicit_networks import MaxMinString as MaxMinString
 from .explicit_networks import Step as Step
 from .explicit_networks import depth_separation as depth_separation
@@ -90,6 +93,7 @@ from .obstructions import find_obstruction as find_obstruction
 from .obstructions import maximum_of_three as maximum_of_three
 from .obstructions import polynomial_barrier as polynomial_barrier
 from .obstructions import verify_obstruction as verify_obstruction
+from .pictures import Axes as Axes
 from .pictures import draw_activations as draw_activations
 from .pictures import draw_binary_distances as draw_binary_distances
 from .pictures import draw_curves as draw_curves
@@ -126,6 +130,7 @@ from .regions_space import proves_interior as proves_interior
 from .regions_space import regions_in_space as regions_in_space
 from .topic import Topic as Topic
 from .topic import TopicResult as TopicResult
+from .topic import Value as Value
 from .topic import format_value as format_value
 from .topic import lecture_theorem as lecture_theorem
 from .topic import recalled_theorem as recalled_theorem

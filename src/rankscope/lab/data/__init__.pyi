@@ -7,6 +7,7 @@ from .scoring import pronunciation_score as pronunciation_score
 from .scoring import read_pronunciations as read_pronunciations
 from .scoring import sentence_vectors as sentence_vectors
 from .scoring import similarity_correlation as similarity_correlation
+from .text_data import END_OF_LINE as END_OF_LINE
 from .text_data import Vocabulary as Vocabulary
 from .text_data import load_text as load_text
 from .text_data import mean_loss as mean_loss
@@ -16,6 +17,7 @@ from .text_data import read_sentence_pairs as read_sentence_pairs
 from .text_data import read_text as read_text
 from .text_data import windows as windows
 from .text_data import words as words
+from .translation_data import IGNORED as IGNORED
 from .translation_data import PairedSentences as PairedSentences
 from .translation_data import TranslationData as TranslationData
 from .translation_data import load_translation as load_translation

@@ -70,7 +70,7 @@ class FormEntry(SequenceEntry):
         return sum(weight.numel() for weight in layer.parameters() if weight.dim() == 2)
 
 
-def entries(
+def _entries(
     kind: str, task: SequenceTask, num_positions: int, steps: Steps, names: tuple[str, ...]
 ) -> tuple[FormEntry, ...]:
     """The forms of attention on one task."""
@@ -132,15 +132,15 @@ ATTENTION_FORMS = Experiment(
     entries=(
         *language_baselines(CharacterTask()),
         *pixel_baselines(_PIXELS),
-        *entries("language", CharacterTask(), 64, Steps(450), _ALL),
-        *entries("translation", TranslationTask(), 64, Steps(800, 64), _ALL[:4]),
-        *entries("pixels", _PIXELS, 64, Steps(400), _ALL[:4]),
+        *_entries("language", CharacterTask(), 64, Steps(450), _ALL),
+        *_entries("translation", TranslationTask(), 64, Steps(800, 64), _ALL[:4]),
+        *_entries("pixels", _PIXELS, 64, Steps(400), _ALL[:4]),
     ),
     needs="tinyshakespeare, multi30k, cifar-10-batches-bin",
     quick=(
-        *entries("language", CharacterTask("embedded", 16), 16, Steps(30), _ALL),
-        *entries("translation", TranslationTask("reversed", 8, 50), 16, Steps(40), _ALL[:4]),
-        *entries("pixels", _QUICK_PIXELS, 64, Steps(8, 8), _ALL[:4]),
+        *_entries("language", CharacterTask("embedded", 16), 16, Steps(30), _ALL),
+        *_entries("translation", TranslationTask("reversed", 8, 50), 16, Steps(40), _ALL[:4]),
+        *_entries("pixels", _QUICK_PIXELS, 64, Steps(8, 8), _ALL[:4]),
     ),
     protocol=(
         "Transformers of two blocks (translation: two in the encoder, two in the decoder) of width "
@@ -165,9 +165,9 @@ ATTENTION_FORMS_LONGER = replace(
     entries=(
         *language_baselines(CharacterTask()),
         *pixel_baselines(_PIXELS),
-        *entries("language", CharacterTask(), 64, SearchedSteps(3000), _ALL),
-        *entries("translation", TranslationTask(), 64, SearchedSteps(5000, 64), _ALL[:4]),
-        *entries("pixels", _PIXELS, 64, SearchedSteps(6000), _ALL[:4]),
+        *_entries("language", CharacterTask(), 64, SearchedSteps(3000), _ALL),
+        *_entries("translation", TranslationTask(), 64, SearchedSteps(5000, 64), _ALL[:4]),
+        *_entries("pixels", _PIXELS, 64, SearchedSteps(6000), _ALL[:4]),
     ),
     protocol=(
         "As attention-forms, with 3,000 batches of characters, 5,000 of sentences and 6,000 of "

@@ -98,7 +98,7 @@ class ClassifierEntry(Entry):
             "test accuracy": accuracies[-1],
             "published train": published[0],
             "published test": published[1],
-            "log10 of rank": odd_even_rank(model),
+            "log10 of rank": log_rank_bound(model),
             "seconds": history.seconds,
             "test accuracies": accuracies,
             "losses": [record.loss for record in history.records],
@@ -124,7 +124,7 @@ def percent_right(model: nn.Module, data: TensorData) -> float:
     return 100 * right / len(data)
 
 
-def odd_even_rank(model: TensorNetworkClassifier) -> float:
+def log_rank_bound(model: TensorNetworkClassifier) -> float:
     """Decimal logarithm of the minimal cut between odd and even patches: no score's rank is larger.
 
     Almost all weights attain it in all cases measured, except where nodes of a tree share theirs.

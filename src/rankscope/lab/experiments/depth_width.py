@@ -129,7 +129,7 @@ def _entry(depth: int, size: int, task: CharacterTask, steps: Steps) -> Sequence
     return SequenceEntry(label, task, shape_of(depth, size, task.length), steps)
 
 
-def entries(
+def _entries(
     task: CharacterTask, depths: tuple[int, ...], sizes: tuple[int, ...], steps: Steps
 ) -> tuple[SequenceEntry, ...]:
     """Every depth at every size."""
@@ -170,12 +170,15 @@ def _claims(sizes: tuple[int, ...]) -> Claims:
     )
 
 
-_QUICK = entries(CharacterTask("embedded", 32), (1, 2, 4), (3_000, 12_000), Steps(60))
+_QUICK = _entries(CharacterTask("embedded", 32), (1, 2, 4), (3_000, 12_000), Steps(60))
 
 DEPTH_WIDTH = Experiment(
     name="depth-width",
     title="Characters of Shakespeare: test loss (nats) of language models by depth and size",
-    entries=(*language_baselines(CharacterTask()), *entries(CharacterTask(), DEPTHS, SIZES, STEPS)),
+    entries=(
+        *language_baselines(CharacterTask()),
+        *_entries(CharacterTask(), DEPTHS, SIZES, STEPS),
+    ),
     claims=_claims(SIZES),
     needs="tinyshakespeare",
     quick=_QUICK,
@@ -190,7 +193,7 @@ DEPTH_WIDTH_LONGER = Experiment(
     title="The same, trained four times as long: test loss (nats) by depth and size",
     entries=(
         *language_baselines(CharacterTask()),
-        *entries(CharacterTask(), DEPTHS, SIZES, LONGER),
+        *_entries(CharacterTask(), DEPTHS, SIZES, LONGER),
     ),
     claims=_claims(SIZES),
     needs="tinyshakespeare",

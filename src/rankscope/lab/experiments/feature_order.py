@@ -7,6 +7,7 @@ row of features and a tensor train see them as given, shuffled and reordered.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar
 
 import numpy
@@ -32,17 +33,26 @@ from rankscope.seeds import seed_of
 
 _GROUP = 4  # features that a tensor train reads at once
 _ENTANGLED = 200  # samples for the entropy
+_POOL = 20_000  # images of MNIST that samples are drawn from
 
 
 class TableName(StrEnum):
-    """8 x 8 digits, and measurements of cells; both come with scikit-learn."""
+    """MNIST as 16 x 16 pixels; measurements of cells and 8 x 8 digits come with scikit-learn."""
 
-    DIGITS = "digits"
+    MNIST = "mnist"
     CANCER = "breast-cancer"
+    DIGITS = "digits"
+
+
+_COUNTS = {  # samples for training and for testing
+    TableName.MNIST: (8_000, 4_000),
+    TableName.CANCER: (150, 400),
+    TableName.DIGITS: (500, 400),
+}
 
 
 class FeatureOrder(StrEnum):
-    """As given (digits: by squares), shuffled, or shuffled and put in order by correlations."""
+    """As given (pixels: by squares), shuffled, or shuffled and put in order by correlations."""
 
     GIVEN = "given"
     SHUFFLED = "shuffled"
@@ -56,6 +66,16 @@ class ModelName(StrEnum):
     TRAIN = "train"
 
 
+_RATES = {ModelName.CONVOLUTION: 2e-3, ModelName.TRAIN: 1e-3}
+_EPOCHS = {
+    (TableName.MNIST, ModelName.CONVOLUTION): 16,
+    (TableName.MNIST, ModelName.TRAIN): 8,
+    (TableName.CANCER, ModelName.CONVOLUTION): 80,
+    (TableName.CANCER, ModelName.TRAIN): 80,
+}
+_QUICK_EPOCHS = 10
+
+
 @dataclass(frozen=True, eq=False)
 class SplitTable:
     """Training and test samples, features scaled by the training samples."""
@@ -64,16 +84,26 @@ class SplitTable:
     test: DataTable
 
 
-def split_table(name: TableName, order: FeatureOrder, seed: int) -> SplitTable:
+def split_table(
+    name: TableName, order: FeatureOrder, seed: int, data: Path | None = None
+) -> SplitTable:
     """The samples of a seed, with their features in an order.
 
+    Args:
+        name: of the data set.
+        order: of its features.
+        seed: of the samples and of the shuffling.
+        data: folder that holds MNIST; None for the one that RANKSCOPE_DATA names.
+
     Raises:
+        DataError: if MNIST is not there.
         MissingExtraError: if scikit-learn is not installed.
     """
-    features, labels, count = _samples(name)
+    features, labels = _samples(name, data)
+    count, tested = _COUNTS[name]
     generator = numpy.random.default_rng(seed_of("features", str(name), seed))
     places = generator.permutation(len(features))
-    train, test = places[:count], places[count : count + 400]
+    train, test = places[:count], places[count : count + tested]
     low, high = features[train].min(axis=0), features[train].max(axis=0)
     scaled = numpy.clip((features - low) / numpy.where(high > low, high - low, 1.0), -1, 2)
     if order is not FeatureOrder.GIVEN:
@@ -85,15 +115,12 @@ def split_table(name: TableName, order: FeatureOrder, seed: int) -> SplitTable:
     )
 
 
-def _samples(name: TableName) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64], int]:
-    """Features, labels, and how many samples are trained on."""
-    if name is TableName.DIGITS:
-        data = load_data_set("digits")
-        images = torch.cat([data.train.inputs, data.test.inputs])[:, 0].numpy()
-        assert data.train.targets is not None, "digits have labels"
-        assert data.test.targets is not None, "digits have labels"
-        labels = torch.cat([data.train.targets, data.test.targets]).numpy()
-        return by_squares(images), labels, 500
+def _samples(
+    name: TableName, data: Path | None
+) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
+    """Features and labels."""
+    if name is not TableName.CANCER:
+        return _images(name, data)
     try:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
@@ -101,19 +128,35 @@ def _samples(name: TableName) -> tuple[NDArray[numpy.float64], NDArray[numpy.int
             what="The data set breast-cancer", package="scikit-learn", extra="dev"
         ) from error
     measured, classes = load_breast_cancer(return_X_y=True)
-    return measured.astype(numpy.float64), classes.astype(numpy.int64), 150
+    return measured.astype(numpy.float64), classes.astype(numpy.int64)
+
+
+def _images(
+    name: TableName, data: Path | None
+) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
+    """Pixels by squares; those of MNIST get a rim of two, then means of 2 x 2."""
+    found = load_data_set(str(name), data)
+    assert found.train.targets is not None, "images have labels"
+    assert found.test.targets is not None, "images have labels"
+    if name is TableName.DIGITS:
+        images = torch.cat([found.train.inputs, found.test.inputs])
+        labels = torch.cat([found.train.targets, found.test.targets])
+    else:
+        framed = nn.functional.pad(found.train.inputs[:_POOL].float() / 255, (2, 2, 2, 2))
+        images, labels = nn.functional.avg_pool2d(framed, 2), found.train.targets[:_POOL]
+    return by_squares(images[:, 0].numpy()), labels.numpy()
 
 
 class RowConvolution(nn.Module):
-    """Three convolutions over a row of features, each followed by the largest of two."""
+    """Two convolutions over a row of features; each reads eight places and moves on by four."""
 
     def __init__(self, length: int, num_classes: int) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for into, out in ((1, 16), (16, 32), (32, 32)):
-            layers += [nn.Conv1d(into, out, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2)]
+        for into, out in ((1, 32), (32, 64)):
+            layers += [nn.Conv1d(into, out, 8, stride=4, padding=2), nn.ReLU()]
         self.layers = nn.Sequential(
-            *layers, nn.Flatten(), nn.Linear(32 * (length // 8), num_classes)
+            *layers, nn.Flatten(), nn.Linear(64 * (length // 16), num_classes)
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -125,7 +168,7 @@ class RowConvolution(nn.Module):
 def as_patches(features: NDArray[numpy.float64]) -> Tensor:
     """Images (count, 1, 2, width) whose 2 x 2 patches hold four features after the other."""
     count, size = features.shape
-    padded = numpy.zeros((count, -(-size // (2 * _GROUP)) * 2 * _GROUP))
+    padded = numpy.zeros((count, -(-size // _GROUP**2) * _GROUP**2))
     padded[:, :size] = features
     grid = padded.reshape(count, -1, 2, 2).transpose(0, 2, 1, 3)
     return torch.from_numpy(grid.reshape(count, 1, 2, -1).copy()).float()
@@ -154,7 +197,7 @@ class OrderEntry(Entry):
     table: TableName
     model: ModelName
     order: FeatureOrder
-    epochs: int = 40
+    epochs: int
     seed: int = 0
 
     @property
@@ -164,11 +207,12 @@ class OrderEntry(Entry):
 
     def run(self, context: RunContext) -> Row:
         """The accuracy, and the entanglement of the training samples."""
-        split = split_table(self.table, self.order, self.seed)
+        split = split_table(self.table, self.order, self.seed, context.data)
         train, test = (_tensors(part) for part in (split.train, split.test))
         assert train.targets is not None, "both have labels"
         model = self._build(train.inputs.shape[3], int(train.targets.max()) + 1)
-        recipe = Recipe(self.epochs, 32, 2e-3, schedule=Cosine(), seed=self.seed)
+        batch, rate = 64 if self.table is TableName.MNIST else 32, _RATES[self.model]
+        recipe = Recipe(self.epochs, batch, rate, schedule=Cosine(), seed=self.seed)
         history = fit(model, cross_entropy, train, recipe, folder=context.folder / "training",
                       progress=context.report)  # fmt: skip
         splits = canonical_splits(split.train.head(_ENTANGLED, seed=self.seed), levels=5)
@@ -188,9 +232,9 @@ class OrderEntry(Entry):
         if self.model is ModelName.TRAIN:
             generator = torch.Generator().manual_seed(seed)
             patches = PatchFeatures(
-                image=(1, 2, width), patch=2, num_features=12, generator=generator
+                image=(1, 2, width), patch=2, num_features=8, generator=generator
             )
-            return TrainClassifier(patches, bond=12, num_classes=num_classes, generator=generator)
+            return TrainClassifier(patches, bond=10, num_classes=num_classes, generator=generator)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return RowConvolution(2 * width, num_classes)
@@ -222,8 +266,7 @@ class TableBaseline(BaselineEntry):
 
     def score(self, context: RunContext) -> Row:
         """The accuracy on the test samples, in percent."""
-        del context
-        split = split_table(self.table, FeatureOrder.GIVEN, self.seed)
+        split = split_table(self.table, FeatureOrder.GIVEN, self.seed, context.data)
         train, test = (_tensors(part) for part in (split.train, split.test))
         assert train.targets is not None, "both have labels"
         assert test.targets is not None, "both have labels"
@@ -236,13 +279,13 @@ class TableBaseline(BaselineEntry):
         return {"test accuracy": 100 * float((guesses == test.targets).double().mean())}
 
 
-def entries(tables: tuple[TableName, ...], epochs: int) -> tuple[Entry, ...]:
+def entries(tables: tuple[TableName, ...]) -> tuple[Entry, ...]:
     """Baselines, and every network in every order."""
     baselines = [
         TableBaseline(table, is_logistic) for table in tables for is_logistic in (False, True)
     ]
     networks = [
-        OrderEntry(table, model, order, epochs)
+        OrderEntry(table, model, order, _EPOCHS.get((table, model), _QUICK_EPOCHS))
         for table in tables
         for model in ModelName
         for order in FeatureOrder
@@ -250,15 +293,19 @@ def entries(tables: tuple[TableName, ...], epochs: int) -> tuple[Entry, ...]:
     return (*baselines, *networks)
 
 
+_TABLES = (TableName.MNIST, TableName.CANCER)
+
+
 def _pairs() -> tuple[Pair, ...]:
     pairs = []
-    for table in TableName:
+    for table in _TABLES:
         score = Score("test accuracy", "percent", is_lower_better=False,
                       baseline=f"baseline-{table}-logistic-regression")  # fmt: skip
         for model in ModelName:
             for first, second in (
                 (FeatureOrder.REORDERED, FeatureOrder.SHUFFLED),
                 (FeatureOrder.REORDERED, FeatureOrder.GIVEN),
+                (FeatureOrder.GIVEN, FeatureOrder.SHUFFLED),
             ):
                 one, other = (f"{table}-{model}-{order}" for order in (first, second))
                 subject = f"{table}, {model}: {first} against {second}"
@@ -295,18 +342,25 @@ def _figure(rows: Sequence[Row]) -> object:
 FEATURE_ORDER = Experiment(
     name="feature-order",
     title="Features as given, shuffled and reordered by correlations: accuracy in percent",
-    entries=entries(tuple(TableName), 40),
-    quick=entries((TableName.CANCER,), 10),
+    entries=entries(_TABLES),
+    quick=entries((TableName.CANCER, TableName.DIGITS)),
+    needs="MNIST/raw with its four idx files",
     seconds=120.0,
-    seeds=6,
+    seeds=5,
     protocol=(
-        "8 x 8 digits (500 for training, 400 for testing; the pixels stand by squares) and the "
-        "breast cancer table (150 and 400; 30 features), drawn anew in each seed. The features "
-        "are shuffled by the seed, and reordered by recursive halving of the absolute "
-        "correlations of the training samples. Networks: three convolutions over the row of "
-        "features, and a tensor train over groups of four (bond 12); 40 epochs of Adam from 2e-3 "
-        "on a cosine, batches of 32. The entropy is that of the canonical splits (five levels, "
-        "200 training samples). Logistic regression sees no order."
+        "Hypothesis, written before the run: reordered features give a higher accuracy than "
+        "shuffled ones, for both networks and both data sets. Samples are drawn anew in each "
+        "seed: MNIST as 16 x 16 pixels (a rim of two, then means of 2 x 2; 8,000 for training and "
+        "4,000 for testing of the first 20,000 training images; the pixels stand by squares) and "
+        "the breast cancer table (150 and 400; 30 features). The features are shuffled by the "
+        "seed, and reordered by recursive halving of the absolute correlations of the training "
+        "samples. Networks: two convolutions over the row of features (32 and 64 channels, "
+        "kernel 8, stride 4; Adam from 2e-3), and a tensor train over groups of four (8 features, "
+        "bond 10; Adam from 1e-3); on a cosine, 16 and 8 epochs of MNIST in batches of 64, 80 of "
+        "the table in batches of 32. The entropy is that of the canonical splits (five levels, "
+        "200 training samples). Logistic regression sees no order. Sizes, rates and epochs were "
+        "chosen on splits that are none of the seeds, so that the networks pass logistic "
+        "regression there."
     ),
     figure=_figure,
     claims=Claims(
@@ -314,6 +368,6 @@ FEATURE_ORDER = Experiment(
         _pairs(),
         (Score("test accuracy", "percent", is_lower_better=False),),
         facts=_entropies,
-        stopping="Six seeds of every setting, whatever they say.",
+        stopping="Five seeds of every setting, whatever they say.",
     ),
 )

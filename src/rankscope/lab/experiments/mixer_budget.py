@@ -191,17 +191,19 @@ BASELINES: tuple[ClassBaseline, ...] = class_baselines("digits")
 ACCURACY = Score("test accuracy", "points", is_lower_better=False, baseline=BASELINES[-1].name)
 
 
+RIVALS = (
+    ("mixer-square", "attention"),
+    ("mixer-square", "degree-3"),
+    ("mixer-square", "degree-2"),
+    ("mixer-square", "mixer-gelu"),
+    ("mixer-gelu", "attention"),
+    ("attention", "degree-3"),
+    ("attention-degree-5", "attention"),
+    ("attention-degree-5", "mixer-square"),
+)
+
+
 def _pairs() -> tuple[Pair, ...]:
-    rivals = (
-        ("mixer-square", "attention"),
-        ("mixer-square", "degree-3"),
-        ("mixer-square", "degree-2"),
-        ("mixer-square", "mixer-gelu"),
-        ("mixer-gelu", "attention"),
-        ("attention", "degree-3"),
-        ("attention-degree-5", "attention"),
-        ("attention-degree-5", "mixer-square"),
-    )
     return tuple(
         Pair(
             f"{budget:,} parameters: {first} against {second}",
@@ -210,7 +212,7 @@ def _pairs() -> tuple[Pair, ...]:
             ACCURACY,
         )
         for budget in BUDGETS[::-1]
-        for first, second in rivals
+        for first, second in RIVALS
     )
 
 
@@ -227,7 +229,26 @@ def _by_degree(rows: Sequence[Row]) -> list[Statement]:
             is_right = (statement.difference > 0) == (int(str(one)) > int(str(other)))
             right, wrong = right + is_right, wrong + (not is_right)
     detail = f"{right} of {right + wrong} go to the larger total degree"
-    return [Statement("Decided pairs of different total degrees", Verdict.FACT, detail)]
+    return [
+        Statement("Decided pairs of different total degrees", Verdict.FACT, detail),
+        Statement("The answer at every budget", Verdict.FACT, _answer(rows)),
+    ]
+
+
+def _answer(rows: Sequence[Row]) -> str:
+    """Which kind is better wherever it is compared, and what is decided nowhere."""
+    judged = [judge(pair, rows) for pair in _pairs()]
+    better, open_ones = [], []
+    for number, (first, second) in enumerate(RIVALS):
+        own = judged[number :: len(RIVALS)]
+        differences = [each.difference or 0.0 for each in own if each.verdict is Verdict.DECIDED]
+        if len(differences) == len(own) and len({x > 0 for x in differences}) == 1:
+            names = (first, second) if differences[0] > 0 else (second, first)
+            better.append(f"{names[0]} is better than {names[1]}")
+        elif not differences:
+            open_ones.append(f"{first} and {second}")
+    nothing = f"nothing is decided between {', '.join(open_ones)}" if open_ones else ""
+    return "; ".join([*better, *([nothing] if nothing else [])]) or "none"
 
 
 _QUICK = replace(RECIPE, epochs=2)

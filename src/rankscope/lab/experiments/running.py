@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankscope.budget import require_within
+from rankscope.compression.training.freed_memory import keep_freed_memory
 from rankscope.compression.training.recipe import working_seconds
 from rankscope.drawing.raster import write_figure
 from rankscope.errors import ExperimentError
@@ -360,6 +361,7 @@ def _compute_row(task: _Task, report: Report = ignore) -> Row:
         context = RunContext(
             work.path, task.data, task.seconds, _title_progress(report, task.title)
         )
+        keep_freed_memory()
         row = task.run.entry.run(context)
         task.results.finish(task.run, row, working_seconds() - began)
     return row

@@ -47,17 +47,32 @@ export async function download(path, body) {
 
 const listeners = new Map();
 let isListening = false;
+const latest = new Map();  // of the connection, and of every job
 
+// Who begins to listen to the connection or to jobs is told first how they are.
 export function listen(kind, callback) {
   if (!listeners.has(kind)) listeners.set(kind, []);
   listeners.get(kind).push(callback);
+  for (const event of latest.values()) if (event.kind === kind) queueMicrotask(() => callback(event));
   if (!isListening) {
     isListening = true;
     follow();
   }
 }
 
+// The newest job of a kind as it goes on, and a question whether it still is the newest.
+export function listenToJob(kind, callback) {
+  let newest = 0;
+  listen("job", ({ job }) => {
+    if (job.kind !== kind || job.number < newest) return;
+    newest = job.number;
+    callback(job, () => job.number === newest);
+  });
+}
+
 function tell(event) {
+  if (event.kind === "connection") latest.set("connection", event);
+  if (event.kind === "job") latest.set(event.job.number, event);
   for (const callback of listeners.get(event.kind) ?? []) callback(event);
 }
 

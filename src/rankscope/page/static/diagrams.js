@@ -8,8 +8,8 @@ import { byId, h, picture, say } from "./dom.js";
 
 const state = { view: null, choices: null, selected: [], wire: null, step: null };
 let canvas;
-let pending = null;
-let isSending = false;
+const waiting = [];
+let sending = null;
 
 export async function mount(root) {
   document.head.append(h("link", { rel: "stylesheet", href: "/static/diagrams.css" }));
@@ -71,22 +71,32 @@ function skeleton() {
       h("p", { class: "muted" }, "Drag a leg onto another to connect them. Keys: T tensor, L leg, C connect two tensors, X barrier, M contract, Del delete, arrows walk, Shift+arrows move, Ctrl+Z undo.")));
 }
 
-// --- Edits: the latest of those that wait wins ----------------------------------------------------
+// --- Edits: all are sent, in order; only a slider or a text that goes on replaces what waits -------
 
 export function edit(change, continues = false) {
-  pending = { edit: change, continues };
+  const last = waiting.at(-1)?.body;
+  const isSame = continues || (change.do === "einsum" && last?.edit?.do === "einsum");
+  if (last?.edit && isSame) last.edit = change;
+  else waiting.push({ path: "/diagrams/edit", body: { edit: change, continues } });
   return send();
 }
 
-async function send() {
-  if (isSending) return;
-  isSending = true;
-  while (pending) {
-    const body = pending;
-    pending = null;
-    await taking(ask("/diagrams/edit", body));
+function change(path, body) {
+  waiting.push({ path, body });
+  return send();
+}
+
+// Resolves when nothing waits any more.
+function send() {
+  sending ??= sendAll().finally(() => { sending = null; });
+  return sending;
+}
+
+async function sendAll() {
+  while (waiting.length) {
+    const { path, body } = waiting.shift();
+    await taking(ask(path, body));
   }
-  isSending = false;
 }
 
 async function taking(answer) {
@@ -117,9 +127,9 @@ function showTypo({ message, position }) {
 async function command(name) {
   const { selected, view } = state;
   switch (name) {
-    case "undo": case "redo": return taking(ask(`/diagrams/${name}`, {}));
-    case "compare": return taking(ask("/diagrams/compare", { is_on: !view.compared }));
-    case "collapse": return taking(ask("/diagrams/collapse", { is_on: !view.is_collapsed }));
+    case "undo": case "redo": return change(`/diagrams/${name}`, {});
+    case "compare": return change("/diagrams/compare", { is_on: !view.compared });
+    case "collapse": return change("/diagrams/collapse", { is_on: !view.is_collapsed });
     case "tensor": return edit({ do: "add-tensor", legs: freshLegs(2) });
     case "leg": return selected[0] && edit({ do: "add-leg", tensor: selected[0] });
     case "delete":
@@ -154,6 +164,7 @@ function problem(text) {
 }
 
 async function save(format) {
+  await send();
   try {
     say(`Saved ${await download("/diagrams/export", { format })}.`);
     byId("diagram-problem").hidden = true;

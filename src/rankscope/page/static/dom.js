@@ -52,3 +52,24 @@ export function debounce(wait, callback) {
     timer = setTimeout(() => callback(...values), wait);
   };
 }
+
+// Work that waits for an answer: while it is under way only the newest call waits, and when none does
+// it is at rest.
+export function oneAtATime(work, atRest = () => {}) {
+  let isBusy = false;
+  let isWanted = false;
+  return async () => {
+    isWanted = true;
+    if (isBusy) return;
+    isBusy = true;
+    try {
+      while (isWanted) {
+        isWanted = false;
+        await work();
+      }
+    } finally {
+      isBusy = false;
+    }
+    atRest();
+  };
+}

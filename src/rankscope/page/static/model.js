@@ -1,7 +1,7 @@
 // The view of the model: verdict, ranks of all layers, a plan under a slider, every tensor.
 // The same module shows the page that `audit -o` writes, which has no server: then the data are in it.
 import { ask, embedded, listen } from "./api.js";
-import { h, still, say } from "./dom.js";
+import { h, oneAtATime, say, still } from "./dom.js";
 import { heatMap } from "./heat.js";
 import { openLayer } from "./layer.js";
 import { planPanel } from "./plan.js";
@@ -127,13 +127,18 @@ function followAudit(view) {
     tensors[place] = event.tensor;
     repaint();
   });
-  const reload = async () => {
-    view.model = await ask("/model");
+  const reload = oneAtATime(async () => {
+    const known = view.model.candidates;
+    const model = await ask("/model");
+    // Candidates that an event brought in the meantime are newer than the answer.
+    if (view.model.candidates !== known) model.candidates = view.model.candidates;
+    view.model = model;
     view.refreshHead();
     view.heat.refresh();
     view.table.refresh();
-    if (view.model.is_complete) say("All weights are read.");
-  };
+    view.takeCandidates(model.candidates, model.problems.candidates);
+    if (model.is_complete) say("All weights are read.");
+  });
   listen("model", reload);
   // What happened between the first answer and the opening of the stream, or while it was lost.
   listen("connection", (event) => { if (event.is_up) reload(); });

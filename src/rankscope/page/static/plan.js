@@ -1,6 +1,6 @@
 // One slider: how much of the model to keep. The plan is solved again as it moves, on the server.
-import { ask, embedded, listen } from "./api.js";
-import { debounce, h, say } from "./dom.js";
+import { ask, embedded, listen, listenToJob } from "./api.js";
+import { debounce, h, oneAtATime, say } from "./dom.js";
 import { number } from "./table.js";
 
 const UNITS = { parameters: "parameters", bytes: "bytes", flops: "operations" };
@@ -42,6 +42,7 @@ export function planPanel(root, view) {
     if (view.model.candidates && (isNew || !view.requestPlan)) controls(body, view, state);
     else if (!view.model.candidates) waiting(body, problem);
   };
+  view.takeCandidates = start;
   start(view.model.candidates, view.model.problems?.candidates);
   listen("candidates", (event) => start(event.candidates, event.problem));
   return null;
@@ -80,9 +81,8 @@ function controls(body, view, state) {
       },
     }), ` ${name}`)));
 
-  let inFlight = false;
-  let next = false;
   const exactly = debounce(REST, prove);
+  const quickly = oneAtATime(() => solve("quick", () => true), exactly);
 
   view.requestBody = () => ({
     keep: state.keep, by: state.by, also: state.also,
@@ -103,20 +103,9 @@ function controls(body, view, state) {
     }
   }
 
-  // One quick question at a time: while one is under way, only the newest waits.
-  async function request() {
+  function request() {
     state.number += 1;
-    if (inFlight) {
-      next = true;
-      return;
-    }
-    inFlight = true;
-    await solve("quick", () => true);
-    inFlight = false;
-    if (next) {
-      next = false;
-      request();
-    } else exactly();
+    quickly();
   }
 
   // The proof, unless the slider moves before it is there; one at a time.
@@ -231,8 +220,7 @@ async function lossPart(view, root) {
       }
     },
   }, known ? "Measure again" : "Measure losses");
-  listen("job", ({ job }) => {
-    if (job.kind !== "measuring losses") return;
+  listenToJob("measuring losses", (job) => {
     const { what, done, total } = job.progress;
     button.disabled = ["waiting", "running"].includes(job.state);
     if (job.state === "running") state.textContent = `${what || "starting"} ${total > 1 ? `${done} of ${total}` : ""}; this can be cancelled above, and goes on where it was.`;
@@ -274,8 +262,7 @@ function savePart(view) {
       }
     },
   }, "Save this model");
-  listen("job", ({ job }) => {
-    if (job.kind !== "saving") return;
+  listenToJob("saving", (job, isNewest) => {
     const { what, done, total } = job.progress;
     if (job.state === "running") {
       state.replaceChildren(h("p", { class: "muted" }, `${what || "starting"} ${total > 1 ? `${done} of ${total}` : ""}`),
@@ -283,14 +270,15 @@ function savePart(view) {
         h("button", { type: "button", onclick: () => ask("/jobs/cancel", { number: job.number }) }, "Cancel"));
     } else if (job.state === "cancelled") state.replaceChildren(h("p", { class: "muted" }, "Cancelled; nothing was written."));
     else if (job.state === "failed") state.replaceChildren(h("p", { class: "alert" }, job.error));
-    else if (job.state === "done") showSaved(state, job);
+    else if (job.state === "done") showSaved(state, job, isNewest);
   });
   return h("div", { class: "save" }, h("h3", {}, "Take it away"), h("div", { class: "save-line" }, name, button),
     h("p", { class: "muted small" }, `Written into ${view.model.output}`), state);
 }
 
-async function showSaved(state, job) {
+async function showSaved(state, job, isNewest) {
   const { result } = await ask("/save/result", { number: job.number });
+  if (!isNewest()) return;
   state.replaceChildren(h("p", {}, `Saved as ${result.folder}: ${number(result.kept.parameters)} parameters, ${sized(result.kept.bytes, "bytes")}.`),
     h("pre", { class: "code", tabindex: "0" }, result.loader));
 }

@@ -11,5 +11,5 @@ export function certificationSection(found) {
         bar.style.setProperty("--share", row.certified.toFixed(3));
         return h("tr", {}, h("th", { scope: "row" }, String(Number(row.radius.toPrecision(4)))), bar, h("td", { class: "number" }, percent(row.attacked)));
       }))),
-    h("p", { class: "muted" }, `${percent(found.clean)} of ${found.samples.toLocaleString("en")} samples are right without a perturbation. ${found.norm}, ${found.method}. The true robust accuracy is between certified and attacked.`));
+    h("p", { class: "muted" }, `${percent(found.clean)} of ${found.samples.toLocaleString("en")} samples are right without a perturbation. ${found.norm}, ${found.method}, run in ${found.arithmetic ?? "its own floats"}. The true robust accuracy is between certified and attacked.`));
 }

@@ -1,5 +1,5 @@
 // The view of splits: mark positions, see the cut and the bounds, measure the rank exactly.
-import { ask, download, listen } from "./api.js";
+import { ask, download, listenToJob } from "./api.js";
 import { debounce, h, still, say } from "./dom.js";
 import { figureButtons } from "./heat.js";
 
@@ -139,8 +139,7 @@ export async function mount(root) {
     result.replaceChildren(h("p", { class: "muted" }, "Measuring …"));
   }
 
-  listen("job", async ({ job }) => {
-    if (job.kind !== "measuring") return;
+  listenToJob("measuring", async (job, isNewest) => {
     if (job.state === "running") {
       const { what, done, total } = job.progress;
       result.replaceChildren(h("p", { class: "muted" }, `${what || "starting"} ${total ? `${done} of ${total}` : ""}`),
@@ -149,6 +148,7 @@ export async function mount(root) {
     else if (job.state === "cancelled") result.replaceChildren(h("p", { class: "muted" }, "Cancelled."));
     else if (job.state === "done") {
       const found = await ask("/split/measured", { number: job.number });
+      if (!isNewest()) return;
       say(found.text);
       result.replaceChildren(h("p", {}, h("strong", { class: "big" }, found.rank.toLocaleString("en")), ` for {${found.left.join(", ")}}${found.is_exact ? ", exactly" : " at least"}`), h("p", { class: "muted small" }, found.text),
         h("button", { type: "button", onclick: () => attempt(() => download("/split/certificate", { number: job.number })) }, "Download the certificate"),

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from rankscope.rank.elimination import rank_modulo
 from rankscope.rank.measured import Numbers, Residues, SplitFunction
 from rankscope.rank.networks.kernels import Program, evaluate_crossed, evaluate_points
-from rankscope.rank.networks.moments import ProgramWriter, balanced
 from rankscope.rank.networks.network import (
     PolynomialNetwork,
     drawn_points,
     interpolation_modulo,
 )
+from rankscope.rank.networks.program_writer import ProgramWriter, balanced
 from rankscope.rank.partition import Partition
 from rankscope.rank.residues import require_prime
 

@@ -292,7 +292,6 @@ class Recurrence(TokenMixer):
     """
 
     family = "recurrence"
-    default_partition = "start-end"
 
     def __init__(  # noqa: PLR0913 - a certificate names each of these
         self,

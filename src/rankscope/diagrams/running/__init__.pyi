@@ -1,0 +1,17 @@
+from .arrays import Array as Array
+from .arrays import Reader as Reader
+from .arrays import arrays_of as arrays_of
+from .expressions import Expression as Expression
+from .operations import Add as Add
+from .operations import Apply as Apply
+from .operations import Fill as Fill
+from .operations import Invoke as Invoke
+from .operations import Mask as Mask
+from .operations import Multiply as Multiply
+from .operations import Operation as Operation
+from .operations import Pick as Pick
+from .operations import Read as Read
+from .operations import Scale as Scale
+from .operations import Source as Source
+from .operations import Spread as Spread
+from .schedule import Schedule as Schedule

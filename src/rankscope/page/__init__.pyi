@@ -1,0 +1,14 @@
+from .endpoints import json_schema as json_schema
+from .endpoints import openapi as openapi
+from .jobs import Job as Job
+from .jobs import Jobs as Jobs
+from .jobs import State as State
+from .jobs import Task as Task
+from .model_data import overview as overview
+from .model_data import tensor_data as tensor_data
+from .model_view import ModelState as ModelState
+from .server import ENDPOINTS as ENDPOINTS
+from .server import bound_socket as bound_socket
+from .server import make_app as make_app
+from .session import Session as Session
+from .single_file import audit_to_html as audit_to_html
