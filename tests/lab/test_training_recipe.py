@@ -12,6 +12,7 @@ from rankscope.compression import (
     Constant,
     Cosine,
     FullPrecision,
+    MixedPrecision,
     PiecewiseLinear,
     Recipe,
     Spent,
@@ -68,6 +69,17 @@ def test_a_device_without_units_is_refused_with_the_reason(
     )
     with pytest.raises(TrainingError, match="device 'cpu' has no bfloat16 units, so that mixed"):
         train(Recipe(precision=Bfloat16()))
+
+
+@pytest.mark.parametrize(("has_units", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_mixed_precision_is_short_where_the_device_has_units_for_it(
+    has_units: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "rankscope.compression.training.recipe.has_bfloat16_units", lambda device: has_units
+    )
+    _, seen = train(Recipe(precision=MixedPrecision()))
+    assert seen == {dtype}
 
 
 @pytest.mark.parametrize("unit", ["avx512_bf16", "amx_bf16"])

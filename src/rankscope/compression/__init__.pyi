@@ -98,6 +98,7 @@ from .training.recipe import Cosine as Cosine
 from .training.recipe import EarlyStop as EarlyStop
 from .training.recipe import FullPrecision as FullPrecision
 from .training.recipe import History as History
+from .training.recipe import MixedPrecision as MixedPrecision
 from .training.recipe import PiecewiseLinear as PiecewiseLinear
 from .training.recipe import Recipe as Recipe
 from .training.recipe import Record as Record

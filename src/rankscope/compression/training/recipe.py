@@ -233,6 +233,20 @@ class Bfloat16(Precision):
         return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
+@dataclass(frozen=True)
+class MixedPrecision(Precision):
+    """`Bfloat16` where the device has units for it, `FullPrecision` elsewhere.
+
+    Steps of convolutional networks take 0.6 to 0.75 of the time with such units: `python -m
+    benchmarks training`.
+    """
+
+    def context(self, device: torch.device) -> AbstractContextManager[object]:
+        """Autocast of the device, or nothing special."""
+        precision = Bfloat16() if has_bfloat16_units(device) else FullPrecision()
+        return precision.context(device)
+
+
 def has_bfloat16_units(device: torch.device) -> bool:
     """Whether a device multiplies bfloat16 numbers by itself."""
     if device.type == "cuda":

@@ -12,7 +12,7 @@ from typing import ClassVar
 from torch import nn
 
 from rankscope.compression.compressing import compress
-from rankscope.compression.training.recipe import Recipe, working_seconds
+from rankscope.compression.training.recipe import MixedPrecision, Recipe, working_seconds
 from rankscope.errors import ExperimentError
 from rankscope.factorize.convolution import FactorizedConv2d
 from rankscope.factorize.formats.catalogue import FORMATS
@@ -353,10 +353,13 @@ CIFAR10_COMPRESSION = Experiment(
     figure=LineFigure("share", "accuracy", "format"),
 )
 
+_MIXED = replace(SOURCE_RECIPE, precision=MixedPrecision())
+_MIXED_END_TO_END = replace(END_TO_END_RECIPE, precision=MixedPrecision())
 _TWICE = (
     "Then a quarter of the row's time stage by stage against the uncompressed network with at most "
     "150,000 samples, and the rest end to end on the labels and the uncompressed network's "
-    "predictions, half and half. The same recipe and the same time for every row. --quick: the "
+    "predictions, half and half. The same recipe and the same time for every row; products in "
+    "bfloat16 where the processor has units for it, weights and scores in float32. --quick: the "
     "embedded digits network."
 )
 # The formats that a row of an hour is spent on.
@@ -366,7 +369,10 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
     name="cifar10-compression-longer",
     title="The same at 10 %, an hour of one core for each format: accuracy in percent",
     entries=tuple(
-        DistilledEntry(RESNET32, 0.1, format, PUBLISHED[format][10]) for format in LONGER_FORMATS
+        DistilledEntry(
+            RESNET32, 0.1, format, PUBLISHED[format][10], _MIXED, end_to_end=_MIXED_END_TO_END
+        )
+        for format in LONGER_FORMATS
     ),
     claims=Claims(
         "Does every format reach its published accuracy at a tenth of the weights, counted?",
@@ -384,7 +390,7 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
     seconds=3600.0,
-    quick=(DistilledEntry(DIGITS, 0.1, "svd"),),
+    quick=(DistilledEntry(DIGITS, 0.1, "svd", recipe=_MIXED, end_to_end=_MIXED_END_TO_END),),
     protocol=f"The start of cifar10-compression. {_TWICE}",
     figure=DotFigure(("accuracy", "published")),
 )
@@ -392,7 +398,7 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
 CIFAR10_COMPRESSION_PLANNED = Experiment(
     name="cifar10-compression-planned",
     title="Formats and ranks chosen together, two hours of one core: accuracy in percent",
-    entries=(PlannedEntry(RESNET32, 0.1), PlannedEntry(RESNET32, 0.05)),
+    entries=tuple(PlannedEntry(RESNET32, keep, _MIXED, _MIXED_END_TO_END) for keep in (0.1, 0.05)),
     claims=Claims(
         "How accurate is a network whose formats and ranks are chosen together?",
         scores=(ACCURACY,),

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from rankscope.compression.training.loop import EveryFewEpochs
-from rankscope.compression.training.recipe import Cosine, Recipe, StopAt
+from rankscope.compression.training.recipe import Cosine, MixedPrecision, Recipe, StopAt
 from rankscope.factorize.layer import FactorizedLayer
 from rankscope.generalize.bounds import measure_rademacher, rademacher_bound
 from rankscope.generalize.compressed_network import outputs_of
@@ -240,7 +240,7 @@ CIFAR10_NOISES = (0.0, 0.2, 0.4, 0.6)
 _CIFAR10 = tuple(
     ResNetWorkload("cifar10", 2_000, is_cp, is_regularized=False) for is_cp in (False, True)
 )
-_CIFAR10_RECIPE = replace(_RECIPE, epochs=60, batch_size=64)
+_CIFAR10_RECIPE = replace(_RECIPE, epochs=60, batch_size=64, precision=MixedPrecision())
 
 LABEL_NOISE_CIFAR10 = Experiment(
     name="label-noise-cifar10",
@@ -284,6 +284,7 @@ LABEL_NOISE_CIFAR10 = Experiment(
         "ends when 99.9 percent of the labels given are learned, or after 60 epochs, and its last "
         "epoch is scored on the whole test set. Components for 90 %: the share of the components "
         "of a CP layer, the largest first, that holds 90 % of the squares of their norms, averaged "
-        "over the layers. The baseline learns from true labels."
+        "over the layers. Products in bfloat16 where the processor has units for it, weights and "
+        "scores in float32. The baseline learns from true labels."
     ),
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from rankscope.compression.training.recipe import has_bfloat16_units
 from rankscope.errors import CheckpointError, ExperimentError
 from rankscope.files import make_folder, remove_leftovers, write_atomically
 from rankscope.lab.experiments.experiment import KEPT, Row, Run
@@ -54,6 +55,7 @@ def environment() -> Environment:
         "machine": {
             "processor": platform.processor() or platform.machine(),
             "cores": os.cpu_count(),
+            "bfloat16 units": has_bfloat16_units(torch.device("cpu")),
         },
         "threads": torch.get_num_threads(),
     }
