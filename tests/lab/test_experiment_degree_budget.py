@@ -20,6 +20,7 @@ from rankscope.lab.experiments.degree_budget import (
     COMPARISONS,
     DEGREES,
     QUICK,
+    ActivatedEntry,
     differences,
     draw_curves,
 )
@@ -71,6 +72,17 @@ def test_images_are_measured_between_two_squares(tmp_path: Path) -> None:
     # Degree 3 in one input on each side.
     assert row["separation rank"] == row["rank bound"] == 4
     assert "percent wrong" in row
+
+
+def test_with_an_activation_only_the_epsilon_rank_is_measured(tmp_path: Path) -> None:
+    entry = ActivatedEntry(WaveTask(num_samples=64), Budget(6, 200), 3.0, SHORT)
+    assert entry.name == "waves-3-6-matrices-gelu-degree-3"
+    row = entry.run(RunContext(tmp_path, None, 60.0))
+    assert row["activation"] == "gelu"
+    assert isinstance(row["epsilon rank"], int)
+    assert "separation rank" not in row
+    assert "total degree" not in row
+    assert row["parameters"] == sum(part.numel() for part in ENTRY.build().parameters())
 
 
 def test_names_say_task_budget_and_degree() -> None:

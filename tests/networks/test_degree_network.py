@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from rankscope.errors import SizeError
+from rankscope.errors import FunctionError, SizeError
 from rankscope.networks import DegreeNetwork, widest_network
 from rankscope.rank import Partition, measure_rank
 
@@ -80,6 +81,19 @@ def test_the_widest_network_fits_its_budget_and_no_wider_one_does(
         )
         counts.append(sum(parameter.numel() for parameter in network.parameters()))
     assert counts[0] <= budget < counts[1]
+
+
+def test_an_activation_follows_every_normalization() -> None:
+    network = DegreeNetwork(
+        num_inputs=3, width=4, degrees=(2.0, 3.0), generator=drawn(), activation=nn.Tanh()
+    ).eval()
+    inputs = torch.randn(5, 3, generator=drawn(1))
+    values = inputs
+    for layer, scale in zip(network.layers, network.scales, strict=True):
+        values = torch.tanh(scale(layer(values)))
+    torch.testing.assert_close(network(inputs), network.readout(values))
+    with pytest.raises(FunctionError, match="the activation Tanh it is no polynomial"):
+        network.polynomial()
 
 
 def test_what_does_not_fit_is_refused() -> None:

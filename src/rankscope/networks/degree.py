@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rankscope.errors import SizeError
+from rankscope.errors import FunctionError, SizeError
 from rankscope.rank.networks.degree import DegreePolynomial, ProductLayer, split_degree
 from rankscope.rank.networks.network import Reals, Setting, require_sizes
 from rankscope.rank.networks.self_attention import SelfAttention, attend, follow_chain
@@ -81,6 +81,8 @@ class DegreeNetwork(nn.Module):
             others 2.
         num_outputs: entries of the output.
         generator: where the initial weights come from.
+        activation: applied entry by entry after every normalization, such as `nn.GELU()`; the
+            network is then no polynomial. None for none.
 
     Example:
         >>> network = DegreeNetwork(num_inputs=4, width=16, degrees=(math.e,) * 2, num_outputs=3)
@@ -102,6 +104,7 @@ class DegreeNetwork(nn.Module):
         degrees: tuple[float, ...],
         num_outputs: int = 1,
         generator: torch.Generator | None = None,
+        activation: nn.Module | None = None,
     ) -> None:
         super().__init__()
         require_sizes(
@@ -124,6 +127,7 @@ class DegreeNetwork(nn.Module):
             for number, (degree, raised) in enumerate(self.split_degrees)
         )
         self.scales = nn.ModuleList(BatchScale(width) for _ in degrees)
+        self.activation = nn.Identity() if activation is None else activation
         self.readout = nn.Linear(width, num_outputs)
         with torch.no_grad():
             drawn = torch.randn(num_outputs, width, generator=generator)
@@ -134,7 +138,7 @@ class DegreeNetwork(nn.Module):
         """Outputs (batch, num_outputs) of inputs (batch, num_inputs)."""
         values = inputs
         for layer, scale in zip(self.layers, self.scales, strict=True):
-            values = scale(layer(values))
+            values = self.activation(scale(layer(values)))
         outputs: Tensor = self.readout(values)
         return outputs
 
@@ -143,7 +147,13 @@ class DegreeNetwork(nn.Module):
 
         Raises:
             SizeError: if there is no such output.
+            FunctionError: if the network has an activation.
         """
+        if not isinstance(self.activation, nn.Identity):
+            raise FunctionError(
+                f"DegreeNetwork: with the activation {type(self.activation).__name__} it is no "
+                f"polynomial; measure its epsilon rank instead."
+            )
         if not 0 <= output < self.num_outputs:
             raise SizeError(
                 f"DegreeNetwork: the output must lie in 0..{self.num_outputs - 1}, got {output}."

@@ -1,0 +1,63 @@
+"""Figures now beside those of an earlier commit: `python -m benchmarks.compare COMMIT [NAME …]`.
+
+Rows are the same if all that is not a measurement is: cases, formats, sizes. Of equal rows of one
+file the last one counts. Prints Markdown; `after / before` of times and of ratios to a peer.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+
+from benchmarks.__main__ import HERE, NAMES, machine
+
+Row = Mapping[str, object]
+Key = tuple[tuple[str, str], ...]
+# Measured, but no speeds.
+NO_SPEED = ("error", "found", "MiB", "MB", "megabytes", "memory", "share", "rank", "kept", "load")
+
+
+def rows_of(lines: Iterable[str]) -> dict[Key, dict[str, float]]:
+    """The measured speeds of each row by what identifies it."""
+    results: dict[Key, dict[str, float]] = {}
+    for line in lines:
+        row = {name: value for name, value in json.loads(line).items() if name not in machine()}
+        speeds = {
+            name: value
+            for name, value in row.items()
+            if isinstance(value, float) and not any(word in name for word in NO_SPEED)
+        }
+        identity = {
+            name: str(value)
+            for name, value in row.items()
+            if not isinstance(value, float) and name in ("case", "format", "layer", "over", "ranks")
+        }
+        results[tuple(sorted(identity.items()))] = speeds
+    return results
+
+
+def committed(commit: str, name: str) -> list[str]:
+    """The lines of a file of results at a commit; none if it was not there."""
+    place = f"{commit}:./results/{name}.jsonl"
+    shown = subprocess.run(
+        ["git", "show", place], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    return shown.stdout.splitlines()
+
+
+def main(commit: str, names: list[str]) -> None:
+    print("| benchmark | case | figure | before | after | after / before |")
+    print("|---|---|---|---|---|---|")
+    for name in names or NAMES:
+        before = rows_of(committed(commit, name))
+        after = rows_of((HERE / "results" / f"{name}.jsonl").read_text("utf-8").splitlines())
+        for key in (key for key in before if key in after):
+            case = ", ".join(value for _, value in key)
+            for figure in (figure for figure in before[key] if figure in after[key]):
+                old, new = before[key][figure], after[key][figure]
+                change = f"{new / old:.2f}" if old else "-"
+                print(f"| {name} | {case} | {figure} | {old:g} | {new:g} | {change} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
