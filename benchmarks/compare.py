@@ -1,13 +1,15 @@
-"""Figures now beside those of an earlier commit: `python -m benchmarks.compare COMMIT [NAME …]`.
+"""Figures now beside earlier ones: `python -m benchmarks.compare COMMIT|FOLDER [NAME …]`.
 
-Rows are the same if all that is not a measurement is: cases, formats, sizes. Of equal rows of one
-file the last one counts. Prints Markdown; `after / before` of times and of ratios to a peer.
+A commit stands for the results committed with it, a folder for those in it: where an older version
+was run on this machine. Rows are the same if all that is not a measurement is: cases, formats,
+sizes. Of equal rows of one file the last one counts. Prints Markdown.
 """
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from benchmarks.__main__ import HERE, NAMES, machine
 
@@ -36,8 +38,11 @@ def rows_of(lines: Iterable[str]) -> dict[Key, dict[str, float]]:
     return results
 
 
-def committed(commit: str, name: str) -> list[str]:
-    """The lines of a file of results at a commit; none if it was not there."""
+def earlier(commit: str, name: str) -> list[str]:
+    """The lines of a file of results in a folder, or at a commit; none if it was not there."""
+    if Path(commit).is_dir():
+        path = Path(commit) / f"{name}.jsonl"
+        return path.read_text("utf-8").splitlines() if path.exists() else []
     place = f"{commit}:./results/{name}.jsonl"
     shown = subprocess.run(
         ["git", "show", place], cwd=HERE, capture_output=True, text=True, check=False
@@ -49,7 +54,7 @@ def main(commit: str, names: list[str]) -> None:
     print("| benchmark | case | figure | before | after | after / before |")
     print("|---|---|---|---|---|---|")
     for name in names or NAMES:
-        before = rows_of(committed(commit, name))
+        before = rows_of(earlier(commit, name))
         after = rows_of((HERE / "results" / f"{name}.jsonl").read_text("utf-8").splitlines())
         for key in (key for key in before if key in after):
             case = ", ".join(value for _, value in key)
