@@ -4,7 +4,8 @@ The operations of a step (forward and backward) are counted by torch; the produc
 rows that a layer sees and the width of its widest layer, and the same number of operations as the
 step, so that the ratio of their processor times is the share of the machine's rate that the step
 reaches. Wanted: half for convolutions, a third for transformers. Beside it, the same step with an
-optimizer that is not fused, and for convolutions with the channels first in memory.
+optimizer that is not fused, and for convolutions with the channels first in memory, and in mixed
+precision (bfloat16, if the processor has units for it; the product stays in float32).
 """
 
 import math
@@ -16,12 +17,15 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import processor_time_ratio
+from rankscope.compression import FullPrecision, MixedPrecision
+from rankscope.compression.training.recipe import Precision
 from rankscope.networks.catalogue import build
 from rankscope.networks.degree import DegreeNetwork
 from rankscope.networks.sequence import LanguageModel, MultiHead, TransformerShape
 
 NAME = "training"
 BATCH, LENGTH, SYMBOLS = 32, 64, 65
+FULL = FullPrecision()
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,7 @@ class Workload:
         rows: of the product to compare with: places that a layer is applied to.
         width: of its square matrix.
         wanted: share of the product's rate.
+        precision: of the forward pass.
     """
 
     name: str
@@ -45,10 +50,12 @@ class Workload:
     rows: int
     width: int
     wanted: float
+    precision: Precision = FULL
 
     def loss(self) -> Tensor:
         """Cross-entropy, or squares where targets are real."""
-        outputs: Tensor = self.model(self.inputs)
+        with self.precision.context(self.inputs.device):
+            outputs: Tensor = self.model(self.inputs).float()
         if self.targets.is_floating_point():
             return (outputs[:, 0] - self.targets).square().mean()
         flat = outputs.reshape(-1, outputs.shape[-1])
@@ -83,14 +90,15 @@ def workloads() -> Iterator[Workload]:
         yield Workload(name, model, tokens, tokens, BATCH * LENGTH, width, 1 / 3)
     images = torch.randn(128, 3, 32, 32, generator=draw)
     labels = torch.randint(10, (128,), generator=draw)
-    for name, order in (
-        ("ResNet-32, channels last", torch.channels_last),
-        ("ResNet-32, channels first", torch.contiguous_format),
+    for name, order, precision in (
+        ("ResNet-32, channels last", torch.channels_last, FULL),
+        ("ResNet-32, channels last, mixed precision", torch.channels_last, MixedPrecision()),
+        ("ResNet-32, channels first", torch.contiguous_format, FULL),
     ):
         model = build("resnet32").to(memory_format=order).train()  # type: ignore[call-overload]
         inputs = images.contiguous(memory_format=order)
         # Three stages of 16, 32 and 64 channels with 9 places of a kernel each.
-        yield Workload(name, model, inputs, labels, 128 * 16 * 16, 9 * 32, 1 / 2)
+        yield Workload(name, model, inputs, labels, 128 * 16 * 16, 9 * 32, 1 / 2, precision)
     numbers = torch.rand(128, 4, generator=draw)
     degree = DegreeNetwork(num_inputs=4, width=12, degrees=(3.0, 3.0))
     yield Workload("degree network 2 x 12", degree, numbers, numbers[:, 0], 128, 12, 1 / 3)
