@@ -8,7 +8,7 @@ from torch import nn
 
 from rankscope.compression import Recipe, cross_entropy, fit
 from rankscope.errors import TrainingError
-from rankscope.lab.data import AdversarialLoss, MarginLoss
+from rankscope.lab.data import AdversarialLoss, MarginLoss, OffsetCrossEntropy
 from rankscope.networks import Batch, TensorData
 from rankscope.robust import L2, Linf, Threat
 
@@ -44,6 +44,32 @@ def test_margins_that_are_none_are_refused() -> None:
     for margin in (0.0, -1.0, math.inf):
         with pytest.raises(TrainingError, match=f"finite and above 0, got {margin}"):
             MarginLoss(margin)
+
+
+# Cross-entropy with an offset.
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), offset=st.floats(0.0, 2.0), temperature=st.floats(0.05, 2.0))
+def test_the_right_logit_is_an_offset_behind(seed: int, offset: float, temperature: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(3, 5, generator=generator)
+    labels = torch.randint(5, (3,), generator=generator)
+    wanted = 0.0
+    for row, label in enumerate(labels.tolist()):
+        values = [float(value) for value in logits[row]]
+        values[label] -= offset
+        largest = max(values)
+        total = sum(math.exp((value - largest) / temperature) for value in values)
+        wanted += (largest - values[label]) + temperature * math.log(total)
+    result = OffsetCrossEntropy(offset, temperature)(nn.Identity(), Batch(logits, labels))
+    assert float(result) == pytest.approx(wanted / 3, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize(("offset", "temperature"), [(-1.0, 1.0), (math.inf, 1.0), (0.5, 0.0)])
+def test_offsets_and_temperatures_are_checked(offset: float, temperature: float) -> None:
+    with pytest.raises(TrainingError, match=f"got {offset} and {temperature}"):
+        OffsetCrossEntropy(offset, temperature)
 
 
 # Adversarial.

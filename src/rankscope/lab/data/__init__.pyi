@@ -1,5 +1,6 @@
 from .losses import AdversarialLoss as AdversarialLoss
 from .losses import MarginLoss as MarginLoss
+from .losses import OffsetCrossEntropy as OffsetCrossEntropy
 from .scoring import accuracy as accuracy
 from .scoring import bleu as bleu
 from .scoring import edit_distance as edit_distance

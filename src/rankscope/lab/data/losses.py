@@ -50,6 +50,53 @@ class MarginLoss:
         return functional.multi_margin_loss(model(batch.inputs), batch.targets, margin=self.margin)
 
 
+# Cross-entropy of a margin: for networks whose logits differ by little.
+
+
+@dataclass(frozen=True)
+class OffsetCrossEntropy:
+    r"""Cross-entropy of :math:`(f - m e_y) / \tau`, times τ: the right logit is m behind.
+
+    A margin that the right logit has to make good, as in `MarginLoss`, without an end: a sample
+    that is far ahead still counts a little. For networks of Lipschitz constant 1.
+
+    Args:
+        offset: m.
+        temperature: τ.
+
+    Example:
+        >>> import torch
+        >>> batch = Batch(torch.tensor([[0.5, 0.0]]), torch.tensor([0]))
+        >>> loss = OffsetCrossEntropy(0.5, 1.0)(nn.Identity(), batch)
+        >>> round(float(loss), 4)  # both are as likely: log 2
+        0.6931
+
+    Raises:
+        TrainingError: if the offset is negative or the temperature is not positive.
+
+    Reference:
+        Prach & Lampert (2022), Almost-orthogonal layers, arXiv:2208.03160.
+    """
+
+    offset: float = 0.5
+    temperature: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.offset < math.inf and 0 < self.temperature < math.inf):
+            raise TrainingError(
+                f"OffsetCrossEntropy: the offset must be at least 0 and the temperature above 0, "
+                f"got {self.offset} and {self.temperature}."
+            )
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The mean over a batch."""
+        assert batch.targets is not None, "a classifier is trained on labels"
+        logits: Tensor = model(batch.inputs).float()
+        ahead = self.offset * functional.one_hot(batch.targets, logits.shape[1])
+        scaled = (logits - ahead) / self.temperature
+        return self.temperature * functional.cross_entropy(scaled, batch.targets)
+
+
 # Adversarial training: the loss at the worst perturbation that is found, not at the sample.
 
 
