@@ -24,7 +24,7 @@ from rankscope.rank.networks.catalogue import read_settings
 if TYPE_CHECKING:
     from torch import nn
 
-    from rankscope.auditing.sources import OpenedModel
+    from rankscope.auditing.weight_files import OpenedModel
     from rankscope.diagrams.families.settings import Family
     from rankscope.diagrams.network import Drawable
     from rankscope.rank.networks.network import PolynomialNetwork
