@@ -173,6 +173,16 @@ class Model:
         """One batch that the module takes, as tensors or shapes; None if nobody knows one."""
         return None if self.batch is None else self.batch()
 
+    @property
+    def example_tensors(self) -> Any:
+        """The example with ones for shapes; one that is alone stands for itself."""
+        import torch
+
+        if not isinstance(self.example, tuple):
+            return self.example
+        parts = [torch.ones(part) if isinstance(part, tuple) else part for part in self.example]
+        return parts[0] if len(parts) == 1 else tuple(parts)
+
     @cached_property
     def function(self) -> Callable[..., Any]:
         """The model as a function, for commands that need only its values."""

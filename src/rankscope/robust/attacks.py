@@ -15,7 +15,7 @@ from rankscope.errors import RobustnessError
 from rankscope.modes import inference
 from rankscope.progress import Progress, Report, ignore
 from rankscope.robust.margins import AttackLoss, CrossEntropy, Margin, require_labels
-from rankscope.robust.norms import Linf, Norm
+from rankscope.robust.norms import Linf, Norm, along
 from rankscope.robust.rounding import above
 from rankscope.seeds import seed_of
 
@@ -346,7 +346,7 @@ class AutoProjectedDescent(Attack):
 
     def _move(self, target: Target, state: _SearchState, *, momentum: float) -> None:
         threat, inputs = target.threat, target.inputs[state.chosen]
-        lengths = state.steps.view(-1, *[1] * (inputs.ndim - 1))
+        lengths = along(state.steps, inputs)
         climbed = threat.within(
             inputs, state.points + lengths * threat.norm.steepest(state.gradients)
         )
@@ -378,7 +378,7 @@ def _look_back(state: _SearchState, num_steps: int) -> None:
 
 
 def _where(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    return torch.where(condition.view(-1, *[1] * (yes.ndim - 1)), yes, no)
+    return torch.where(along(condition, yes), yes, no)
 
 
 # --- The very edge of a ball in the model's own floats --------------------------------------------
@@ -437,8 +437,8 @@ def edge_points(inputs: Tensor, directions: Tensor, threat: Threat) -> Tensor:
         threat: the ball.
     """
     lengths = threat.norm.lengths(directions.double()).clamp(min=1e-300)
-    along = directions.double() / lengths.view(-1, *[1] * (inputs.ndim - 1))
-    points = (inputs.double() + threat.radius * along).to(inputs.dtype)
+    units = directions.double() / along(lengths, inputs)
+    points = (inputs.double() + threat.radius * units).to(inputs.dtype)
     points = _drawn_in(inputs, points, threat)
     largest = directions.flatten(1).abs().topk(min(_NUDGED, directions[0].numel()), dim=1)
     everywhere = torch.ones_like(directions, dtype=torch.bool)
