@@ -104,6 +104,7 @@ from .tensor_train import contract_train as contract_train
 from .tensor_train import count_train as count_train
 from .tensor_train import decompose_tensor_train as decompose_tensor_train
 from .tensor_train import limited_bonds as limited_bonds
+from .tensor_train import round_tensor_train as round_tensor_train
 from .tensorly_tensors import from_tensorly as from_tensorly
 from .tensorly_tensors import to_tensorly as to_tensorly
 from .truncation import Bonds as Bonds
