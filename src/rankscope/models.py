@@ -24,7 +24,7 @@ from rankscope.rank.networks.catalogue import read_settings
 if TYPE_CHECKING:
     from torch import nn
 
-    from rankscope.auditing.sources import OpenedModel
+    from rankscope.auditing.weight_files import OpenedModel
     from rankscope.diagrams.families.settings import Family
     from rankscope.diagrams.network import Drawable
     from rankscope.rank.networks.network import PolynomialNetwork
@@ -172,6 +172,16 @@ class Model:
     def example(self) -> Any:
         """One batch that the module takes, as tensors or shapes; None if nobody knows one."""
         return None if self.batch is None else self.batch()
+
+    @property
+    def example_tensors(self) -> Any:
+        """The example with ones for shapes; one that is alone stands for itself."""
+        import torch
+
+        if not isinstance(self.example, tuple):
+            return self.example
+        parts = [torch.ones(part) if isinstance(part, tuple) else part for part in self.example]
+        return parts[0] if len(parts) == 1 else tuple(parts)
 
     @cached_property
     def function(self) -> Callable[..., Any]:

@@ -3,7 +3,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.auditing.label_places import Box, place_labels
+from rankscope.auditing.plane import Box, place_labels
 
 FRAME = Box(0.0, 0.0, 1000.0, 800.0)
 COORDINATE = st.floats(300.0, 500.0)

@@ -16,12 +16,9 @@ from rankscope.generalize import (
     Euclidean,
     LargestEntry,
     RankChoice,
-    Sample,
     check_deviation,
     choose_ranks,
-    measure_activations,
     outputs_of,
-    relative_errors,
     trace_layers,
 )
 from rankscope.generalize.compressed_network import compressed_network
@@ -124,30 +121,3 @@ def test_a_bound_that_does_not_hold_is_an_error() -> None:
     )
     with pytest.raises(GeneralizationError, match="of 7 samples g is further from f than proved"):
         check_deviation(outputs, found.activations, lying, margin=1.0, tolerance=LargestEntry())
-
-
-@pytest.mark.slow
-def test_relative_errors_are_distances_of_inputs_over_their_norms() -> None:
-    found = drawn(random_network(3, has_normalization=True), 3)
-    smaller = compressed_network(found.model, found.trace, [2, 3, 2])
-    errors = relative_errors(found.trace, smaller, found.sample, batch_size=2)
-    assert errors.shape == (7, 4)
-    assert float(errors[:, 0].max()) == 0.0
-    outputs = outputs_of(smaller, found.sample.inputs)
-    expected = (outputs - found.activations.outputs).norm(dim=1) / found.activations.lengths[:, -1]
-    torch.testing.assert_close(errors[:, -1], expected)
-    assert isinstance(found.model, nn.Sequential)
-    assert isinstance(smaller, nn.Sequential)
-    ours, theirs = found.model[:3](found.sample.inputs), smaller[:3](found.sample.inputs)
-    second = (theirs - ours).flatten(1).norm(dim=1) / ours.flatten(1).norm(dim=1)
-    torch.testing.assert_close(errors[:, 1], second.detach())
-
-
-def test_relative_errors_of_what_stays_zero_are_zero() -> None:
-    model: Any = nn.Sequential(CPLinear(2, 3, rank=2), nn.ReLU(), CPLinear(3, 2, rank=2)).double()
-    with torch.no_grad():
-        model[0].bias.fill_(-100.0)
-    trace, sample = trace_layers(model, (2,)), Sample(torch.ones(1, 2), torch.zeros(1).long())
-    measure_activations(trace, sample)
-    errors = relative_errors(trace, compressed_network(model, trace, [1, 1]), sample)
-    assert errors.tolist() == [[0.0, 0.0, 0.0]]

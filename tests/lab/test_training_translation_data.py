@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from rankscope.errors import DataError
 from rankscope.lab.data import IGNORED, PairedSentences, TranslationData, load_translation
@@ -17,6 +18,10 @@ FOLDERS = [Path(name) for name in os.environ.get("RANKSCOPE_DATA", "").split(os.
 REAL = next((folder for folder in FOLDERS if (folder / "multi30k").is_dir()), None)
 Words = list[str]
 sentences = st.lists(st.sampled_from(["a", "b", "c"]), max_size=5)
+
+
+def without_padding(numbers: Tensor) -> Tensor:
+    return numbers[numbers != PADDING_NUMBER]
 
 
 @settings(deadline=None)
@@ -31,11 +36,11 @@ def test_pairs_survive_padding_and_targets_are_one_ahead(pairs: list[tuple[Words
         assert parts.inputs.shape == parts.targets.shape
         assert parts.inputs.shape[1] == max(len(write) for _, write in some) + 1
         for row, (read, write) in enumerate(some):
-            assert source.decode(parts.sources[row][parts.source_mask[row]]) == [*read, "<eos>"]
-            assert target.decode(parts.inputs[row][parts.input_mask[row]]) == ["<sos>", *write]
+            assert source.decode(without_padding(parts.sources[row])) == [*read, "<eos>"]
+            assert target.decode(without_padding(parts.inputs[row])) == ["<sos>", *write]
             wanted = parts.targets[row]
             assert target.decode(wanted[wanted != IGNORED]) == [*write, "<eos>"]
-            assert torch.equal(wanted != IGNORED, parts.input_mask[row])
+            assert torch.equal(wanted != IGNORED, parts.inputs[row] != PADDING_NUMBER)
 
 
 def test_rare_words_of_the_training_sentences_are_unknown() -> None:

@@ -43,7 +43,6 @@ def test_a_real_degree_is_an_average_over_the_coordinates(degree: float, width: 
     # Rounding to a multiple of 1 / width.
     assert abs(low + raised / width - degree) <= 0.5 / width + 1e-9
     layer = ProductLayer(2, width, degree=low, raised=raised)
-    assert layer.num_matrices == low + raised / width
     assert sum(weight.numel() for weight in layer.weights) == 2 * (low * width + raised)
 
 

@@ -5,8 +5,8 @@ import pytest
 from rankscope.auditing import Audit, MatrixRow, TensorRow
 from rankscope.diagrams import Diagram
 from rankscope.errors import MissingExtraError
-from rankscope.page import layer_diagrams as module
-from rankscope.page.layer_diagrams import layer_diagram, layer_diagrams
+from rankscope.page import single_file as module
+from rankscope.page.single_file import layer_diagram, layer_diagrams
 
 
 def sizes(diagram: Diagram | None) -> dict[str, int | None]:

@@ -21,9 +21,8 @@ from rankscope.auditing.findings import (
     unnamed_tensors,
     weight_findings,
 )
-from rankscope.auditing.sources import OpenedModel
 from rankscope.auditing.tensors import OnRow, TensorRow, part_of
-from rankscope.auditing.weight_files import open_model
+from rankscope.auditing.weight_files import OpenedModel, open_model
 from rankscope.display import Table, counted, fragment
 from rankscope.errors import (
     ConfigurationError,

@@ -134,7 +134,7 @@ def run(
     opened = _open(model, weights, data, example)
     network, remarks = _network(opened, may_be_untrained=dry_run)
     calibration = _calibration(opened, network, data, text)
-    batch = calibration[0] if calibration and example is None else _example(opened)
+    batch = calibration[0] if calibration and example is None else opened.example_tensors
     workers = Workers(backend or "sequential", jobs)
     memory = None if output is None or dry_run else _losses_file(output)
     scoring = _scoring(scores, calibration, workers, memory)
@@ -214,17 +214,6 @@ def _network(opened: "Model", *, may_be_untrained: bool) -> tuple[Any, list[str]
         if not may_be_untrained:
             raise
         return opened.untrained, [f"The weights are untrained: {error}"]
-
-
-def _example(opened: "Model") -> Any:
-    """One batch as tensors; None if nobody knows what the model takes."""
-    import torch
-
-    example = opened.example
-    if not isinstance(example, tuple):
-        return example
-    parts = [torch.ones(part) if isinstance(part, tuple) else part for part in example]
-    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _calibration(opened: "Model", network: Any, data: str | None, text: Path | None) -> Any:

@@ -16,6 +16,12 @@ Box = tuple[float, float, float, float]
 Command = tuple[str, tuple[float, ...]]
 
 
+def decimal(value: float, digits: int = 2) -> str:
+    """A number with at most so many digits behind the point."""
+    # Adding zero turns -0.0 into 0.0; a fixed number of digits makes bytes stable.
+    return f"{round(value, digits) + 0.0:.{digits}f}".rstrip("0").rstrip(".")
+
+
 class ShapeKind(StrEnum):
     """Outlines that every writer can draw."""
 

@@ -18,7 +18,7 @@ from rankscope.drawing.polygons import (
     view_box,
     wire_path,
 )
-from rankscope.drawing.scene import Command, Label, Scene, Shape, Wire
+from rankscope.drawing.scene import Command, Label, Scene, Shape, Wire, decimal
 from rankscope.drawing.themes import LIGHT, Paint, Theme
 from rankscope.drawing.typesetting import Run, outline, plain_text, text_runs
 from rankscope.errors import RequestError
@@ -108,19 +108,19 @@ def _dash(lengths: tuple[float, ...]) -> str:
         return ""
     # Dots are dashes of no length that only a round cap makes visible.
     cap = ' stroke-linecap="round"' if lengths[0] < 1 else ""
-    return f' stroke-dasharray="{" ".join(_number(length, 2) for length in lengths)}"{cap}'
+    return f' stroke-dasharray="{" ".join(decimal(length) for length in lengths)}"{cap}'
 
 
 def _wire(wire: Wire, theme: Theme) -> str:
     stroke = theme.wire(wire.style)
     dash = ""
     if stroke.dash:
-        lengths = " ".join(_number(length * wire.width, 2) for length in stroke.dash)
+        lengths = " ".join(decimal(length * wire.width) for length in stroke.dash)
         dash = f' stroke-dasharray="{lengths}"'
     return (
         f'<path d="{_path(wire_path(wire))}" '
         f"{_names('wire', wire.style, wire.name, wire.description)} "
-        f'fill="none" stroke="{stroke.color}" stroke-width="{_number(wire.width, 2)}" '
+        f'fill="none" stroke="{stroke.color}" stroke-width="{decimal(wire.width)}" '
         f'stroke-linecap="round" stroke-linejoin="round"{dash}/>'
     )
 
@@ -131,14 +131,14 @@ def _label(label: Label, theme: Theme, lettering: Lettering) -> str:
     match lettering:
         case Outlined():
             path = _label_path(label.text, label.size)
-            place = f"translate({_number(label.x, 2)} {_number(label.y, 2)}) scale(0.01)"
+            place = f"translate({decimal(label.x)} {decimal(label.y)}) scale(0.01)"
             return f'<path d="{path}" transform="{place}" {names} fill="{color}"/>'
         case Selectable(font_family):
             middle = (label.box[0] + label.box[2]) / 2
             spans = "".join(_span(run, label) for run in text_runs(label.text))
             return (
-                f'<text x="{_number(middle, 2)}" y="{_number(label.y, 2)}" text-anchor="middle" '
-                f'font-family={quoteattr(font_family)} font-size="{_number(label.size, 2)}" '
+                f'<text x="{decimal(middle)}" y="{decimal(label.y)}" text-anchor="middle" '
+                f'font-family={quoteattr(font_family)} font-size="{decimal(label.size)}" '
                 f'{names} fill="{color}">{spans}</text>'
             )
 
@@ -149,7 +149,7 @@ def _span(run: Run, label: Label) -> str:
     # everywhere.
     y = label.y - run.shift * label.size
     style = {"italic": ' font-style="italic"', "bold": ' font-weight="bold"'}.get(run.font, "")
-    place = f'y="{_number(y, 2)}" font-size="{_number(size, 2)}"'
+    place = f'y="{decimal(y)}" font-size="{decimal(size)}"'
     return f"<tspan {place}{style}>{_text(run.text)}</tspan>"
 
 
@@ -181,13 +181,8 @@ def _path(commands: tuple[Command, ...]) -> str:
     )
 
 
-def _number(value: float, digits: int) -> str:
-    # Adding zero turns -0.0 into 0.0; a fixed number of digits makes bytes stable.
-    return f"{round(value, digits) + 0.0:.{digits}f}".rstrip("0").rstrip(".")
-
-
 def _tenth(value: float) -> str:
-    return _number(value, 1)
+    return decimal(value, 1)
 
 
 def _text(text: str) -> str:

@@ -15,7 +15,7 @@ from rankscope.drawing.polygons import (
     view_box,
     wire_path,
 )
-from rankscope.drawing.scene import Command, Label, Point, Scene, Shape, Wire
+from rankscope.drawing.scene import Command, Label, Point, Scene, Shape, Wire, decimal
 from rankscope.drawing.themes import LIGHT, Theme
 from rankscope.drawing.typesetting import ACCENTS, NAMED_FUNCTIONS, SYMBOLS, outline
 from rankscope.errors import printable
@@ -176,7 +176,7 @@ class _Writer:
         if paint.dash and paint.dash[0] < 1:
             options += ",line cap=round"
         if shape.kind in ROUND_KINDS:
-            radius = _number(shape.width / 2 * self._shrink)
+            radius = decimal(shape.width / 2 * self._shrink)
             return rf"\filldraw[{options}] {self._at((shape.x, shape.y))} circle[radius={radius}];"
         if shape.kind in BOX_KINDS:
             left, top, right, bottom = shape.box
@@ -203,7 +203,7 @@ class _Writer:
             return rf"\fill[{color}] {self._path(commands, (label.x, label.y))};"
         scale = FONT_SCALE * label.size * self._shrink * POINTS_PER_PIXEL / FONT_POINTS
         middle = ((label.box[0] + label.box[2]) / 2, label.y)
-        return rf"\node[text={color},scale={_number(scale, 4)}] at {self._at(middle)} {{{text}}};"
+        return rf"\node[text={color},scale={decimal(scale, 4)}] at {self._at(middle)} {{{text}}};"
 
     def _path(self, commands: tuple[Command, ...], origin: Point = (0.0, 0.0)) -> str:
         written: list[str] = []
@@ -231,10 +231,10 @@ class _Writer:
     def _at(self, point: Point) -> str:
         x = (point[0] - self._left) * self._shrink
         y = (point[1] - self._top) * self._shrink
-        return f"({_number(x)},{_number(y)})"
+        return f"({decimal(x)},{decimal(y)})"
 
     def _length(self, pixels: float) -> str:
-        return f"{_number(pixels * self._shrink * BIG_POINTS_PER_PIXEL, 3)}bp"
+        return f"{decimal(pixels * self._shrink * BIG_POINTS_PER_PIXEL, 3)}bp"
 
     def _dash(self, lengths: tuple[float, ...]) -> str:
         if not lengths:
@@ -254,8 +254,3 @@ def _to_cubic(start: Point, control: Point, end: Point) -> list[Point]:
         (end[0] + 2 / 3 * (control[0] - end[0]), end[1] + 2 / 3 * (control[1] - end[1])),
         end,
     ]
-
-
-def _number(value: float, digits: int = 2) -> str:
-    # Adding zero turns -0.0 into 0.0; a fixed number of digits makes bytes stable.
-    return f"{round(value, digits) + 0.0:.{digits}f}".rstrip("0").rstrip(".")

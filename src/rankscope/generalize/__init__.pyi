@@ -18,7 +18,6 @@ from .bounds import spectral_order as spectral_order
 from .compressed_network import check_deviation as check_deviation
 from .compressed_network import find_measured_ranks as find_measured_ranks
 from .compressed_network import outputs_of as outputs_of
-from .compressed_network import relative_errors as relative_errors
 from .finite_class import Chernoff as Chernoff
 from .finite_class import Hoeffding as Hoeffding
 from .finite_class import Quantization as Quantization

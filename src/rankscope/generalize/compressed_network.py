@@ -17,7 +17,6 @@ from rankscope.generalize.layer_trace import (
     CPModule,
     LayerTrace,
     batches,
-    trace_layers,
 )
 from rankscope.generalize.rank_search import RankChoice, Search, choose_ranks
 from rankscope.generalize.sample import Sample, Tolerance, require_margin
@@ -185,39 +184,6 @@ def check_deviation(
         float(tolerance.lost(difference).max()),
         int((compressed.argmax(dim=1) != activations.outputs.argmax(dim=1)).sum()),
     )
-
-
-def relative_errors(
-    trace: LayerTrace, compressed: nn.Module, sample: Sample, *, batch_size: int = BATCH_SIZE
-) -> Tensor:
-    r"""How far g's inputs of every layer are from f's, measured, (samples, layers + 1).
-
-    .. math:: \lVert \hat X^{(k)} - X^{(k)} \rVert / \lVert X^{(k)} \rVert
-
-    The last column is that of the outputs. 0 where both are zero, infinite where only f's is.
-    """
-    other = trace_layers(compressed, tuple(sample.inputs.shape[1:]))
-    like = next(trace.layers[0].module.parameters(), sample.inputs)
-    errors = []
-    with torch.no_grad():
-        for piece in batches(sample.inputs, like, batch_size):
-            ours, theirs = _layer_inputs(trace, piece), _layer_inputs(other, piece)
-            errors.append(torch.stack(list(map(_relative, ours, theirs)), dim=1))
-    return torch.cat(errors)
-
-
-def _layer_inputs(trace: LayerTrace, inputs: Tensor) -> list[Tensor]:
-    wanted = [*(layer.input for layer in trace.layers), trace.graph.output]
-    known = {value: tensor for value, tensor in trace.run(inputs) if value in wanted}
-    return [known[value] for value in wanted]
-
-
-def _relative(ours: Tensor, theirs: Tensor) -> Tensor:
-    axes = tuple(range(1, ours.ndim))
-    error = torch.linalg.vector_norm((theirs - ours).double(), dim=axes)
-    length = torch.linalg.vector_norm(ours.double(), dim=axes)
-    # 0 / 0 where nothing is and nothing was.
-    return torch.where(error > 0, error / length, 0.0)
 
 
 # --- Ranks as small as the sample itself allows ---------------------------------------------------

@@ -15,7 +15,7 @@ from rankscope.diagrams.editing import (
 from rankscope.diagrams.einsum import to_einsum
 from rankscope.diagrams.families.catalogue import FAMILIES
 from rankscope.diagrams.program import einsum_program
-from rankscope.diagrams.runs import Run, collapse_runs
+from rankscope.diagrams.repeats import Run, collapse_runs
 from rankscope.diagrams.search import IN_ORDER
 from rankscope.diagrams.sizes import letters, resolved_sizes
 from rankscope.errors import EinsumError, RankscopeError

@@ -141,12 +141,6 @@ def cache_data(configuration: Configuration) -> dict[str, int]:
 # --- Tensors: a few numbers for each matrix, and its spectrum the size of a word ------------------
 
 
-MATRIX_FIELDS = (
-    "name", "rows", "columns", "num_values", "effective", "stable", "energy", "outliers", "largest",
-    "distance",
-)  # fmt: skip
-
-
 def tensor_data(row: TensorRow) -> dict[str, object]:
     """One tensor: what the heat map and the table show of it."""
     first = row.matrices[0] if row.matrices else None
@@ -163,6 +157,7 @@ def tensor_data(row: TensorRow) -> dict[str, object]:
 
 
 def _numbers(matrix: MatrixRow) -> list[object]:
+    """Numbers that scripts of the page read by their place."""
     return [
         matrix.name,
         *matrix.shape,

@@ -2,19 +2,19 @@
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rankscope.auditing.auditor import Audit
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.families.catalogue import expected_tensors, read_configuration
 from rankscope.auditing.findings import shape_findings
-from rankscope.auditing.sources import OpenedModel
 from rankscope.auditing.tensors import TensorRow, layer_of, part_of
+from rankscope.auditing.weight_files import OpenedModel
 from rankscope.errors import RankscopeError, RequestError
-from rankscope.page.answers import Answers
 from rankscope.page.endpoints import Body, Download, Endpoint
 from rankscope.page.jobs import Job, State, Task
 from rankscope.page.loss_work import sources
@@ -38,6 +38,48 @@ SECONDS = 120.0  # that a request waits for a quick job, a worker that has to st
 FORMATS = ("svd", "cp", "tucker", "tensor-train")  # those of the candidates
 MOST_PLANS = 1000  # that are kept: more than a slider has places
 ENDINGS = {".svg": "image/svg+xml", ".pdf": "application/pdf", ".tikz": "text/plain"}
+T = TypeVar("T")
+
+
+class Answers(Generic[T]):
+    """The latest answers by their question. May be asked from any thread.
+
+    Args:
+        most: answers that are kept.
+
+    Example:
+        >>> answers = Answers(most=2)
+        >>> [answers.get("1 + 1", lambda: 2), answers.get("1 + 1", lambda: 3)]
+        [2, 2]
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[str, Future[T]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, question: str, compute: Callable[[], T]) -> T:
+        """The answer; an error is raised to all who wait for it, and not kept."""
+        with self._lock:
+            known = self._known.pop(question, None)
+            future: Future[T] = known or Future()
+            self._known[question] = future  # the latest stands last
+            if len(self._known) > self._most:
+                del self._known[next(iter(self._known))]
+        if known is None:
+            self._fill(future, question, compute)
+        return future.result()
+
+    def _fill(self, future: "Future[T]", question: str, compute: Callable[[], T]) -> None:
+        try:
+            future.set_result(compute())
+        except BaseException as error:
+            with self._lock:
+                if self._known.get(question) is future:
+                    del self._known[question]
+            future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
 
 
 class ModelState:

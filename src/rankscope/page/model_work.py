@@ -64,7 +64,7 @@ def plan_settings(opened: Model, scoring: Any) -> Any:
     from rankscope.factorize.formats.catalogue import STORED_FORMATS
 
     formats = tuple(STORED_FORMATS[name] for name in DEFAULT_FORMATS)
-    example = example_of(opened)
+    example = opened.example_tensors
     return PlanSettings(formats=formats, scoring=scoring, example=example, skips_dear=True)
 
 
@@ -128,17 +128,6 @@ def _bytes() -> Any:
     import torch
 
     return torch.uint8
-
-
-def example_of(opened: Model) -> Any:
-    """One batch as tensors; None if nobody knows what the model takes."""
-    import torch
-
-    example = opened.example
-    if not isinstance(example, tuple):
-        return example
-    parts = [torch.ones(part) if isinstance(part, tuple) else part for part in example]
-    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _readable_table(path: Path) -> bool:
@@ -363,13 +352,13 @@ def _carried_out(opened: Model, solved: Any, path: Path, report: Report) -> Any:
     if solved.plan.scoring == "loss":
         left = [row.name for row in solved.table.entries if isinstance(row, Uncompressed)]
         scoring = scoring_of_table(opened, path, left, report)
-    example = example_of(opened)
+    example = opened.example_tensors
     return carry_out(opened.module, solved.plan, scores=scoring, example=example, report=report)
 
 
 def _write_model(opened: Model, compressed: Any, target: Path) -> str:
     """Write it, and say the lines that open it again."""
-    dense, example = opened.module, example_of(opened)
+    dense, example = opened.module, opened.example_tensors
     if opened.folder is not None:
         from rankscope.hf import save_folder
 

@@ -31,7 +31,6 @@ Order = tuple[int, ...]
 
 MOST_SAMPLES = 2048  # of a split: two eigenvalue problems of this size take ten seconds
 MOST_FEATURES = 4096
-DEFAULT_SAMPLES = 400
 DEFAULT_LEVELS = 6
 
 

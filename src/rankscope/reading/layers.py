@@ -67,7 +67,8 @@ def _slides(
     return tuple(slides), pieces
 
 
-def _per_axis(given: int | Sequence[int], count: int) -> tuple[int, ...]:
+def per_axis(given: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """A number for each axis, of which one may be given for all."""
     sizes = (given,) if isinstance(given, int) else tuple(given)
     return sizes * count if len(sizes) == 1 else sizes
 
@@ -79,7 +80,7 @@ def read_convolution(rule: Rule) -> Result:
     if rule.argument("transposed"):
         return read_transposed(rule)
     kernels = weight.shape[2:]
-    strides, dilations = (_per_axis(rule.argument(name), count) for name in ("stride", "dilation"))
+    strides, dilations = (per_axis(rule.argument(name), count) for name in ("stride", "dilation"))
     windows = tuple(
         Window(kernel, stride, padding, dilation)
         for kernel, stride, padding, dilation in zip(
@@ -128,7 +129,7 @@ def _paddings(
             for kernel, dilation in zip(kernels, dilations, strict=True)
         ]
         return tuple((total // 2, total - total // 2) for total in totals)
-    return tuple((padding, padding) for padding in _per_axis(given, len(kernels)))
+    return tuple((padding, padding) for padding in per_axis(given, len(kernels)))
 
 
 def read_transposed(rule: Rule) -> Result:
@@ -142,9 +143,9 @@ def read_average_pool(rule: Rule) -> Result:
     """An average over windows of one size: a convolution with a constant kernel."""
     view = rule.view("self")
     count = int(rule.operation.kind[-2])
-    kernels = _per_axis(rule.argument("kernel_size"), count)
-    strides = _per_axis(rule.argument("stride") or kernels, count)
-    paddings = _per_axis(rule.argument("padding"), count)
+    kernels = per_axis(rule.argument("kernel_size"), count)
+    strides = per_axis(rule.argument("stride") or kernels, count)
+    paddings = per_axis(rule.argument("padding"), count)
     is_uneven = rule.argument("ceil_mode") or not (
         rule.argument("count_include_pad") or not any(paddings)
     )

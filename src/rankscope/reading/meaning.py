@@ -7,7 +7,7 @@ another look at the same numbers. What has no rule, or whose rule declines, is c
 
 from collections.abc import Mapping
 
-from rankscope.reading import arithmetic, attention, calls, layers, looks, products
+from rankscope.reading import arithmetic, calls, layers, looks, products
 from rankscope.reading.rules import Reader
 
 RULES: Mapping[str, Reader] = {
@@ -58,8 +58,8 @@ RULES: Mapping[str, Reader] = {
     **dict.fromkeys(arithmetic.FUNCTIONS, arithmetic.read_function),
     "elu": arithmetic.read_elu,
     **dict.fromkeys(("softmax", "log_softmax"), arithmetic.read_softmax),
-    "masked_fill": attention.read_masked_fill,
-    "scaled_dot_product_attention": attention.read_attention,
+    "masked_fill": products.read_masked_fill,
+    "scaled_dot_product_attention": products.read_attention,
     # Layers.
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), layers.read_convolution),
     **dict.fromkeys(

@@ -1,25 +1,35 @@
 """A module as a network of diagrams: its trace, read operation by operation."""
 
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rankscope.diagrams.diagram import Diagram
 from rankscope.diagrams.module import module_arrays
-from rankscope.diagrams.network import Box, Constant, Network, Step, Structure, nodes_of
-from rankscope.diagrams.parts import Node, Role
+from rankscope.diagrams.network import (
+    Box,
+    Constant,
+    Network,
+    Step,
+    Structure,
+    diagrams_of,
+    nodes_of,
+)
+from rankscope.diagrams.parts import Index, Node, Role
+from rankscope.drawing.layout.tensors import plain_tex
 from rankscope.errors import DiagramError, SizeError, UnsupportedModuleError
 from rankscope.reading.calls import OPERATIONS
 from rankscope.reading.captions import captioned
-from rankscope.reading.drafting import Drafting, Known
+from rankscope.reading.drafting import Drafting, Known, bundle, unused
 from rankscope.reading.exporting import Example
 from rankscope.reading.meaning import MOVES, RULES
-from rankscope.reading.outline import with_boxes
-from rankscope.reading.patterns import simplified
 from rankscope.reading.rules import Reading, Rule
 from rankscope.reading.simplifying import inline, split_rows
 from rankscope.reading.trace import Operation, Trace, Value, trace
@@ -289,3 +299,171 @@ def _structure_of(part: Any, markers: set[int]) -> Structure:
     home = "" if is_plain else f"{type(part).__module__}:"
     parts = tuple(_structure_of(each, markers) for each in held)
     return Structure(home + type(part).__name__, parts, tuple(map(str, names)))
+
+
+# --- Operations of a trace that are one layer together: normalizations by the root mean square ----
+
+
+def simplified(made: Trace) -> Trace:
+    """The same trace with root-mean-square normalizations as one operation each.
+
+    Models write them in five operations; as one, each is a region.
+    """
+    makers = {output: operation for operation in made.operations for output in operation.outputs}
+    uses = made.num_uses()
+    new: dict[Operation, Operation] = {}
+    gone: set[Operation] = set()
+    for operation in made.operations:
+        matched = _rms_norm(operation, makers, uses)
+        if matched is not None:
+            new[operation], parts = matched
+            gone.update(parts)
+    operations = tuple(new.get(o, o) for o in made.operations if o not in gone)
+    return replace(made, operations=operations)
+
+
+def _rms_norm(
+    product: Operation, makers: Mapping[Value, Operation], uses: Mapping[Value, int]
+) -> tuple[Operation, list[Operation]] | None:
+    """X * rsqrt(mean(x^2) + eps) over the last axis, and the operations that it replaces."""
+    if product.kind != "mul":
+        return None
+    for name, other in (("self", "other"), ("other", "self")):
+        given, factor = product.arguments.get(name), product.arguments.get(other)
+        parts = _chain(factor, ("rsqrt", "add", "mean", "pow"), makers, uses)
+        if parts is None or not isinstance(given, Value):
+            continue
+        _, total, mean, square = parts
+        eps, axes = total["other"], mean.arguments.get("dim")
+        fits = (
+            square["self"] is given
+            and square["exponent"] == 2
+            and isinstance(eps, float)
+            and axes in ([-1], [len(given.shape) - 1])
+            and given.dtype == product.output.dtype
+        )
+        if fits:
+            arguments: dict[str, Any] = {
+                "input": given,
+                "normalized_shape": [given.shape[-1]],
+                "weight": None,
+                "eps": eps,
+            }
+            one = replace(product, kind="rms_norm", arguments=MappingProxyType(arguments))
+            return one, parts
+    return None
+
+
+def _chain(
+    value: object,
+    kinds: tuple[str, ...],
+    makers: Mapping[Value, Operation],
+    uses: Mapping[Value, int],
+) -> list[Operation] | None:
+    """The operations of these kinds that make a value, one from the other, used nowhere else."""
+    parts: list[Operation] = []
+    for kind in kinds:
+        if not isinstance(value, Value) or value not in makers or uses[value] != 1:
+            return None
+        maker = makers[value]
+        if maker.kind != kind:
+            return None
+        parts.append(maker)
+        value = maker.arguments.get("self")
+    return parts
+
+
+# --- An outline: modules that are nested deep enough are boxes, which can be opened again ---------
+
+
+def with_boxes(
+    network: Network,
+    paths: Mapping[str, str],
+    modules: Mapping[str, str],
+    depth: int,
+    num_rows: Mapping[str, int],
+) -> Network:
+    """The network with one box for each module at some depth.
+
+    A box holds the steps of its module, so that an outline runs and costs what the network does.
+
+    Args:
+        network: whose steps are in the order in which the modules run.
+        paths: of the module that each step belongs to.
+        modules: class of every module, by path.
+        depth: how many modules are around what is shown, the outermost not counted.
+        num_rows: length of the first axis of each parameter array.
+    """
+    owners = [_owner(paths.get(step.name, ""), modules, depth) for step in network.steps]
+    shapes = {name: shape for step in network.steps for name, shape in step.arrays.items()}
+    places = {name: place for place, step in enumerate(network.steps) for name in step.arrays}
+    last_read = dict.fromkeys(network.outputs, len(network.steps))
+    for place, step in enumerate(network.steps):
+        for node in nodes_of(step.body):
+            if node.role is Role.DATA and node.source in places:
+                last_read[node.source] = max(last_read.get(node.source, 0), place)
+    steps: list[Step] = []
+    taken: set[str] = set()
+    position = 0
+    for owner, group in itertools.groupby(zip(owners, network.steps, strict=True), lambda x: x[0]):
+        own = tuple(step for _, step in group)
+        position += len(own)
+        made = tuple(
+            name for step in own for name in step.arrays if last_read.get(name, -1) >= position
+        )
+        part = Network(network.name, own, outputs=made or tuple(own[-1].arrays))
+        part = inline(split_rows(inline(part), num_rows))
+        if owner is None:
+            steps += part.steps
+            continue
+        name = unused(owner, taken)
+        taken.add(name)
+        box = _box(name, modules[owner], part, shapes)
+        steps.append(Step(name, box))
+    return replace(network, steps=tuple(steps))
+
+
+def _owner(path: str, modules: Mapping[str, str], depth: int) -> str | None:
+    """The module at a depth around a path, or None if there are not as many."""
+    words = path.split(".") if path else []
+    around = [".".join(words[:count]) for count in range(1, len(words) + 1)]
+    chain = [each for each in around if each in modules]
+    return chain[depth - 1] if len(chain) >= depth else None
+
+
+def _box(name: str, kind: str, part: Network, shapes: Mapping[str, Sequence[int | None]]) -> Box:
+    inside = {array for step in part.steps for array in step.arrays}
+    read = dict.fromkeys(
+        node.source
+        for step in part.steps
+        for node in nodes_of(step.body)
+        if node.role is Role.DATA and node.source not in inside
+    )
+    legs: list[Index] = []
+    nodes: list[Node] = []
+    for place, array in enumerate(read):
+        legs.append(_leg(f"i{place}", shapes.get(array) or _shape_read(part, array)))
+        nodes.append(Node(f"X{place}", (legs[-1].name,), Role.DATA, None, array))
+    made = [_leg(f"o{place}", shapes[array]) for place, array in enumerate(part.results)]
+    label = rf"{plain_tex(name)}:\ \mathrm{{{kind.replace('_', chr(92) + '_')}}}"
+    every = tuple(index.name for index in (*legs, *made))
+    operation = Node("module", every, Role.OPERATION, label)
+    diagram = Diagram(
+        name, (*legs, *made), (*nodes, operation), tuple(index.name for index in made)
+    )
+    return Box(name, kind, part.steps, diagram, part.results)
+
+
+def _leg(name: str, shape: Sequence[int | None]) -> Index:
+    return bundle(name, tuple(size or 1 for size in shape))
+
+
+def _shape_read(part: Network, array: str) -> Sequence[int | None]:
+    """The shape in which an input is read first."""
+    for step in part.steps:
+        for diagram in diagrams_of(step.body):
+            for node in diagram.nodes:
+                if node.source == array and node.role is Role.DATA:
+                    held = node.indices[:-1] if node.is_one_hot else node.indices
+                    return [diagram.index_by_name[index].size for index in held]
+    return ()

@@ -4,6 +4,7 @@ from .attacks import AutoProjectedDescent as AutoProjectedDescent
 from .attacks import ProjectedDescent as ProjectedDescent
 from .attacks import Threat as Threat
 from .attacks import attack as attack
+from .attacks import edge_points as edge_points
 from .bounds import Ball as Ball
 from .bounds import propagate_intervals as propagate_intervals
 from .bounds import unit_spreads as unit_spreads
@@ -13,7 +14,6 @@ from .certification import certify as certify
 from .certification import draw_certification as draw_certification
 from .certification import lost_to_rounding as lost_to_rounding
 from .curves import CURVES as CURVES
-from .edge import edge_points as edge_points
 from .forms import ConvexCurve as ConvexCurve
 from .forms import Increasing as Increasing
 from .forms import Largest as Largest

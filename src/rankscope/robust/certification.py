@@ -20,9 +20,8 @@ from rankscope.drawing.themes import LIGHT
 from rankscope.errors import RobustnessError, printable
 from rankscope.modes import inference
 from rankscope.progress import Report, ignore
-from rankscope.robust.attacks import Attack, AutoProjectedDescent, Threat, require_pixels
+from rankscope.robust.attacks import Attack, AutoProjectedDescent, Threat, require_pixels, walk_edge
 from rankscope.robust.attacks import attack as carry_out
-from rankscope.robust.edge import walk_edge
 from rankscope.robust.lipschitz import require_finite
 from rankscope.robust.margins import require_labels
 from rankscope.robust.methods import Lipschitz, Method, Proof, Samples

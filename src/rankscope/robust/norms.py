@@ -13,7 +13,7 @@ from rankscope.robust.rounding import lengths_above
 _INSIDE = 1 - 1e-5
 
 
-def _along(lengths: Tensor, like: Tensor) -> Tensor:
+def along(lengths: Tensor, like: Tensor) -> Tensor:
     """(batch,) shaped so that it multiplies (batch, …)."""
     return lengths.reshape(-1, *[1] * (like.ndim - 1))
 
@@ -43,9 +43,10 @@ class Norm(ABC):
     def projected(self, changes: Tensor, radius: float) -> Tensor:
         """The nearest changes with a norm below the radius."""
 
-    @abstractmethod
     def random(self, like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
         """Random changes with a norm of at most the radius."""
+        drawn = torch.rand(like.shape, generator=generator).to(like) * 2 - 1
+        return self.projected(drawn * radius, radius)
 
     @abstractmethod
     def euclidean(self, size: int) -> float:
@@ -69,17 +70,13 @@ class L2(Norm):
 
     def steepest(self, gradients: Tensor) -> Tensor:
         lengths = self.lengths(gradients)
-        return gradients / _along(lengths.where(lengths > 0, lengths.new_ones(())), gradients)
+        return gradients / along(lengths.where(lengths > 0, lengths.new_ones(())), gradients)
 
     def projected(self, changes: Tensor, radius: float) -> Tensor:
         lengths = self.lengths(changes)
         allowed = radius * _INSIDE
         shrink = torch.where(lengths > allowed, allowed / lengths.clamp(min=1e-30), 1.0)
-        return changes * _along(shrink, changes)
-
-    def random(self, like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
-        drawn = torch.rand(like.shape, generator=generator).to(like) * 2 - 1
-        return self.projected(drawn * radius, radius)
+        return changes * along(shrink, changes)
 
     def euclidean(self, size: int) -> float:
         del size
@@ -105,10 +102,6 @@ class Linf(Norm):
 
     def projected(self, changes: Tensor, radius: float) -> Tensor:
         return changes.clamp(-radius * _INSIDE, radius * _INSIDE)
-
-    def random(self, like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
-        drawn = torch.rand(like.shape, generator=generator).to(like) * 2 - 1
-        return self.projected(drawn * radius, radius)
 
     def euclidean(self, size: int) -> float:
         return math.sqrt(size)

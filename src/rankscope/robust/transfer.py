@@ -7,12 +7,13 @@ errors are all read from it: a new operation is one entry.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from rankscope.reading.exporting import Shape
+from rankscope.reading.layers import per_axis
 from rankscope.reading.trace import Value, is_random
 from rankscope.robust.curves import (
     BENDS,
@@ -241,7 +242,7 @@ def _average_rounding(node: Node) -> Rounding | None:
         return None
     before, after = sample_shape(node.inputs[0]), sample_shape(node.output)
     if node.kind.startswith("avg_pool"):
-        count = math.prod(_sizes(node["kernel_size"], 1 if node.kind == "avg_pool1d" else 2))
+        count = math.prod(per_axis(node["kernel_size"], 1 if node.kind == "avg_pool1d" else 2))
     elif node.kind.startswith("adaptive"):
         axes = 1 if node.kind == "adaptive_avg_pool1d" else 2
         windows = zip(before[-axes:], after[-axes:], strict=True)
@@ -296,20 +297,15 @@ def _read_extreme(node: Node) -> TransferFunction:
 def _read_max_pool(node: Node) -> TransferFunction:
     """The largest of each window; an entry can be that of every window that it lies in."""
     axes = 1 if node.kind == "max_pool1d" else 2
-    kernel = _sizes(node["kernel_size"], axes)
-    stride = _sizes(node["stride"] or kernel, axes)
-    dilation = _sizes(node["dilation"], axes)
+    kernel = per_axis(node["kernel_size"], axes)
+    stride = per_axis(node["stride"] or kernel, axes)
+    dilation = per_axis(node["dilation"], axes)
     windows = math.prod(
         math.ceil(k / (s // math.gcd(s, d)))
         for k, s, d in zip(kernel, stride, dilation, strict=True)
     )
     growth = known_growth(math.sqrt(windows))
     return TransferFunction(f"entries in {windows} windows", growth, Largest())
-
-
-def _sizes(given: int | Sequence[int], axes: int) -> tuple[int, ...]:
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    return sizes * axes if len(sizes) == 1 else sizes
 
 
 def _read_sorting(node: Node) -> TransferFunction:

@@ -270,7 +270,7 @@ def _place_off_row(sketch: Sketch, end: NodeEnd, neighbour: End | None, row: Row
         sketch.band.get(other, row.band) < row.band for other in _neighbours(sketch, end)
     )
     first = Side.UP if y < 0 or (y == 0 and reaches_up) else Side.DOWN
-    sides = (first,) if y != 0 or reaches_up else (first, _opposite(first))
+    sides = (first,) if y != 0 or reaches_up else (first, opposite(first))
     branch = BRANCH_FROM_DOT if isinstance(neighbour, Dot) else BRANCH
     branch += sketch.size - DIAMETER / UNIT
     for shift in (0.0, GAP, -GAP, 2 * GAP, -2 * GAP, 3 * GAP, -3 * GAP):
@@ -282,7 +282,8 @@ def _place_off_row(sketch: Sketch, end: NodeEnd, neighbour: End | None, row: Row
     sketch.put(end, (x, y + BRANCH * (len(sketch.at) + 1)), row.band)
 
 
-def _opposite(side: Side) -> Side:
+def opposite(side: Side) -> Side:
+    """Up for down, and down for up."""
     return Side.UP if side is Side.DOWN else Side.DOWN
 
 

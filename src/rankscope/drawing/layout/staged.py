@@ -15,6 +15,7 @@ from rankscope.drawing.layout.sketch import (
     dots_off_rows,
     dots_on_rows,
     is_private,
+    opposite,
     slide_rows,
     spread_columns,
 )
@@ -156,7 +157,7 @@ def _preferred_sides(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[S
     """Sides to try, best first."""
     owner, band = leg.owner, sketch.band[leg.owner]
     height = sketch.at[owner][1]
-    upright = (sketch.outward(band), _opposite(sketch.outward(band)))
+    upright = (sketch.outward(band), opposite(sketch.outward(band)))
     if isinstance(owner, NodeEnd) and owner.name in sketch.wiring.diagram.convolution_by_name:
         return (Side.RIGHT, Side.LEFT, Side.UP, Side.DOWN)
     if abs(height) > NEAR:
@@ -167,10 +168,6 @@ def _preferred_sides(sketch: Sketch, leg: Leg, around: _Surroundings) -> tuple[S
     elif len(ends) == 2 and around.num_legs[owner] == 1:
         ends = (Side.RIGHT,)
     return (*ends, *upright)
-
-
-def _opposite(side: Side) -> Side:
-    return Side.UP if side is Side.DOWN else Side.DOWN
 
 
 def _is_shadowed(sketch: Sketch, owner: End, side: Side, around: _Surroundings) -> bool:

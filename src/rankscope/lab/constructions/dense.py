@@ -300,11 +300,6 @@ class Activation:
         """Least upper bound of its values: for all five, the limit on the right."""
         return self.limits[1]
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether all values lie in an interval: the function saturates on both sides."""
-        return math.isfinite(self.infimum) and math.isfinite(self.supremum)
-
 
 def _relu(points: Reals) -> Reals:
     return numpy.maximum(points, 0.0)

@@ -72,16 +72,6 @@ class PairBatch:
     inputs: Tensor
     targets: Tensor
 
-    @property
-    def source_mask(self) -> Tensor:
-        """True where there is a word to read."""
-        return self.sources != PADDING_NUMBER
-
-    @property
-    def input_mask(self) -> Tensor:
-        """True where there is a word written."""
-        return self.inputs != PADDING_NUMBER
-
 
 @dataclass(frozen=True, eq=False)
 class PairedSentences:

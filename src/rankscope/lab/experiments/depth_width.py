@@ -7,6 +7,7 @@ more layers, wider ones do, and the border moves to larger sizes as depth grows.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from rankscope.auditing.depth_width_law import LEVINE
@@ -188,18 +189,13 @@ DEPTH_WIDTH = Experiment(
     summary=crossing_rows,
 )
 
-DEPTH_WIDTH_LONGER = Experiment(
+DEPTH_WIDTH_LONGER = replace(
+    DEPTH_WIDTH,
     name="depth-width-longer",
     title="The same, trained four times as long: test loss (nats) by depth and size",
     entries=(
         *language_baselines(CharacterTask()),
         *_entries(CharacterTask(), DEPTHS, SIZES, LONGER),
     ),
-    claims=_claims(SIZES),
-    needs="tinyshakespeare",
-    quick=_QUICK,
     protocol=_protocol("1, 2, 4, 8", LONGER),
-    seeds=3,
-    figure=LineFigure("in blocks", "test loss", "depth"),
-    summary=crossing_rows,
 )

@@ -130,8 +130,8 @@ class ProductLayer(nn.Module):
 
     Example:
         >>> layer = ProductLayer(4, 5, degree=2, raised=3)
-        >>> layer(torch.ones(7, 4)).shape, layer.largest_degree, layer.num_matrices
-        (torch.Size([7, 5]), 3, 2.6)
+        >>> layer(torch.ones(7, 4)).shape, [tuple(weight.shape) for weight in layer.weights]
+        (torch.Size([7, 5]), [(4, 5), (4, 5), (4, 3)])
 
     Raises:
         SizeError: if a size is not positive, or `raised` not in 0..num_outputs - 1.
@@ -163,16 +163,6 @@ class ProductLayer(nn.Module):
         self.biases = nn.ParameterList(
             torch.full((width,), float(place > 0)) for place, width in enumerate(widths)
         )
-
-    @property
-    def largest_degree(self) -> int:
-        """The degree of the layer as a polynomial."""
-        return self.degree + (self.raised > 0)
-
-    @property
-    def num_matrices(self) -> float:
-        """The average degree of a coordinate, which is what the layer costs."""
-        return self.degree + self.raised / self.num_outputs
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs (batch, num_outputs) of inputs (batch, num_inputs)."""
