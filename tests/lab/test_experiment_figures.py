@@ -348,6 +348,24 @@ def test_intervals_are_those_of_the_table(tmp_path: Path) -> None:
         assert high == pytest.approx(interval.mean + interval.half_width)
 
 
+def test_baselines_of_several_seeds_have_bands_of_their_intervals() -> None:
+    rows: list[Row] = [{"setting": "a", "size": size, "accuracy": 90.0 + size} for size in (1, 10)]
+    rows += [
+        {"setting": "baseline-b", "seed": seed, "baseline": "b", "accuracy": 93.0 + seed}
+        for seed in range(3)
+    ]
+    interval = Interval.of([93.0, 94.0, 95.0], seeds=3)
+    wanted = [interval.mean - interval.half_width, interval.mean + interval.half_width]
+    lines: Any = LineFigure("size", "accuracy")(rows)
+    (band,) = lines.axes[0].patches
+    assert [band.get_y(), band.get_y() + band.get_height()] == pytest.approx(wanted)
+    assert level_lines(lines.axes[0]) == [94.0]
+    dots: Any = DotFigure(("accuracy",))(rows)
+    bands = [held for held in dots.axes[0].collections if not hasattr(held, "get_segments")]
+    (corners,) = [path.vertices[:, 0] for path in bands[0].get_paths()]
+    assert [corners.min(), corners.max()] == pytest.approx(wanted)
+
+
 # Curve figure.
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from rankscope.lab.experiments.figure_parts import MUTED, Point, near_and_far, short
+from rankscope.lab.experiments.figure_parts import MUTED, Level, Point, near_and_far, short
 
 
 @dataclass
@@ -32,15 +32,19 @@ class Names:
     far: dict[str, float] = field(default_factory=dict)
 
     def draw_levels(
-        self, levels: Mapping[str, float], values: Sequence[float], *, is_logarithmic: bool = False
+        self, levels: Mapping[str, Level], values: Sequence[float], *, is_logarithmic: bool = False
     ) -> None:
         """Level lines near the values; those far away are only named, at the edge."""
         near, far = near_and_far(levels, values, is_logarithmic=is_logarithmic)
         for level in near.values():
-            self.axes.axhline(level, color=MUTED, linestyle=":", linewidth=1.2, zorder=1)
-        self.levels |= near
+            self.axes.axhline(level.mean, color=MUTED, linestyle=":", linewidth=1.2, zorder=1)
+            if level.half_width:
+                low, high = (level.mean + sign * level.half_width for sign in (-1, 1))
+                self.axes.axhspan(low, high, color=MUTED, alpha=0.1, linewidth=0, zorder=0)
+        self.levels |= {name: level.mean for name, level in near.items()}
         self.far |= {
-            f"{'↑' if level > max(values) else '↓'} {name}": level for name, level in far.items()
+            f"{'↑' if level.mean > max(values) else '↓'} {name}": level.mean
+            for name, level in far.items()
         }
 
 

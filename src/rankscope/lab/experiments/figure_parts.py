@@ -2,7 +2,6 @@
 
 import math
 import re
-import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -76,14 +75,23 @@ def short(value: float) -> str:
 _NEAR = 0.4  # of the range of the points: a line further away would squeeze them
 
 
+@dataclass(frozen=True)
+class Level:
+    """The mean of a baseline, with half the width of its 95 % interval: 0 for one seed."""
+
+    mean: float
+    half_width: float = 0.0
+
+
 def near_and_far(
-    levels: Mapping[str, float], values: Sequence[float], *, is_logarithmic: bool = False
-) -> tuple[dict[str, float], dict[str, float]]:
+    levels: Mapping[str, Level], values: Sequence[float], *, is_logarithmic: bool = False
+) -> tuple[dict[str, Level], dict[str, Level]]:
     """The levels that may be drawn among the values, and those that are too far away from them.
 
     Example:
-        >>> near_and_far({"linear": 95.0, "majority": 10.0}, [96.0, 99.0])
-        ({'linear': 95.0}, {'majority': 10.0})
+        >>> near, far = near_and_far({"linear": Level(95), "majority": Level(10)}, [96.0, 99.0])
+        >>> list(near), list(far)
+        (['linear'], ['majority'])
     """
     if not values:
         return dict(levels), {}
@@ -94,7 +102,9 @@ def near_and_far(
     low, high = place(min(values)), place(max(values))
     reach = _NEAR * (high - low or 0.1 * abs(high) or 1.0)
     near = {
-        name: level for name, level in levels.items() if low - reach <= place(level) <= high + reach
+        name: level
+        for name, level in levels.items()
+        if low - reach <= place(level.mean) <= high + reach
     }
     return near, {name: level for name, level in levels.items() if name not in near}
 
@@ -168,8 +178,8 @@ def setting_of(row: Row) -> str:
     return str(row.get("setting", ""))
 
 
-def levels_of(panel: Panel, rows: Sequence[Row], column: str, labels: Labels) -> dict[str, float]:
-    """The means over seeds of the baselines of a panel and of the settings drawn like them."""
+def levels_of(panel: Panel, rows: Sequence[Row], column: str, labels: Labels) -> dict[str, Level]:
+    """The baselines of a panel, and the settings that are drawn like them."""
     values: dict[str, list[float]] = {}
     for row in rows:
         number = number_of(row.get(column))
@@ -179,7 +189,11 @@ def levels_of(panel: Panel, rows: Sequence[Row], column: str, labels: Labels) ->
         match = re.fullmatch(pattern, str(name)) if pattern else None
         if match is not None and number is not None:
             values.setdefault(worded(match[1], labels), []).append(number)
-    return {name: statistics.fmean(held) for name, held in values.items()}
+    intervals = {name: interval_of(held) for name, held in values.items()}
+    return {
+        name: Level(held[0]) if interval is None else Level(interval.mean, interval.half_width)
+        for (name, held), interval in zip(values.items(), intervals.values(), strict=True)
+    }
 
 
 def number_of(value: object) -> float | None:

@@ -13,6 +13,7 @@ from rankscope.lab.experiments.figure_parts import (
     SEED,
     SEED_LINE,
     Labels,
+    Level,
     Mark,
     NamedRows,
     Panel,
@@ -361,22 +362,22 @@ class DotFigure:
 
     def _levels(
         self, panel: Panel, drawn: Mapping[str, _Points], rows: Sequence[Row]
-    ) -> list[tuple[str, float | None]]:
+    ) -> list[tuple[str, Level | None]]:
         """What is written above the settings of a panel, a row each: baselines near, and far."""
-        results: list[tuple[str, float | None]] = []
+        results: list[tuple[str, Level | None]] = []
         for column, points in drawn.items():
             levels = levels_of(panel, rows, column, self.labels)
             values = [value for held in points.values() for value in held]
             near, far = near_and_far(levels, values, is_logarithmic=self.is_logarithmic)
             below, above = (
                 ", ".join(
-                    f"{name}: {short(level)}"
+                    f"{name}: {short(level.mean)}"
                     for name, level in far.items()
-                    if (level > max(values)) == is_above
+                    if (level.mean > max(values)) == is_above
                 )
                 for is_above in (False, True)
             )
-            results += [(f"{name}: {short(level)}", level) for name, level in near.items()]
+            results += [(f"{name}: {short(level.mean)}", level) for name, level in near.items()]
             results += [(f"← {below}", None)] if below else []
             results += [(f"{above} →", None)] if above else []
         return results
@@ -432,7 +433,7 @@ def _settings(drawn: Mapping[str, _Points]) -> list[str]:
 
 
 def _name_rows(
-    axes: Any, settings: Sequence[str], levels: Sequence[tuple[str, float | None]]
+    axes: Any, settings: Sequence[str], levels: Sequence[tuple[str, Level | None]]
 ) -> None:
     """Name the settings, and above them the baselines: near ones beside their lines."""
     axes.set_yticks(range(len(settings)), settings, fontsize="small")
@@ -442,7 +443,11 @@ def _name_rows(
     low = max(len(settings), 1) - 0.5
     for number, (_, level) in enumerate(levels, start=1):
         if level is not None:  # as high as its name
-            axes.plot([level, level], [low, -number - 0.4], ":", color=MUTED, linewidth=1.2)
+            ends = [low, -number - 0.4]
+            axes.plot([level.mean] * 2, ends, ":", color=MUTED, linewidth=1.2)
+            if level.half_width:
+                sides = (level.mean + sign * level.half_width for sign in (-1, 1))
+                axes.fill_betweenx(ends, *sides, color=MUTED, alpha=0.1, linewidth=0, zorder=0)
     axes.set_ylim(low, -0.5 - len(levels))
     axes.autoscale_view(scaley=False)
     to_axes = axes.transData + axes.transAxes.inverted()
@@ -452,8 +457,8 @@ def _name_rows(
             is_left = text.endswith("→")
             at, kind = float(is_left), axes.get_yaxis_transform()
         else:
-            is_left = to_axes.transform((level, 0))[0] > 0.5
-            at, kind = level, "data"
+            is_left = to_axes.transform((level.mean, 0))[0] > 0.5
+            at, kind = level.mean, "data"
         axes.annotate(
             text,
             (at, -number),
