@@ -399,9 +399,9 @@ SHALLOW_VS_DEEP = Experiment(
     figure=DotFigure(
         ("test accuracy",),
         panels=(
-            Panel("Digits, 6,000 parameters", "digits-(.+)", baselines="digits-(.+)"),
-            Panel("MNIST, 15,000 parameters", "mnist-15k-(.+)", baselines="mnist-(.+)"),
-            Panel("MNIST, 50,000 parameters", "mnist-50k-(.+)", baselines="mnist-(.+)"),
+            Panel(f"Digits, at most {DIGITS:,} parameters", "digits-(.+)", baselines="digits-(.+)"),
+            Panel(f"MNIST, at most {SMALL:,} parameters", "mnist-15k-(.+)", baselines="mnist-(.+)"),
+            Panel(f"MNIST, at most {LARGE:,} parameters", "mnist-50k-(.+)", baselines="mnist-(.+)"),
         ),
         labels={
             "shallow": "sum of products",

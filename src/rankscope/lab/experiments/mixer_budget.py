@@ -275,7 +275,7 @@ MIXER_BUDGET = Experiment(
     figure=DotFigure(
         ("test accuracy",),
         panels=tuple(
-            Panel(f"{budget:,} parameters", f"(.+)-{budget}", baselines="digits-(.+)")
+            Panel(f"At most {budget:,} parameters", f"(.+)-{budget}", baselines="digits-(.+)")
             for budget in BUDGETS
         ),
         labels={
