@@ -8,6 +8,7 @@ difference, its interval and its verdict. `<!-- verdicts -->` becomes one line f
 
 Conclusions come from rows only: an interval (±) or "What it says" anywhere else on a page that
 shows results is refused, and with `--check` so is a page that is not what its rows say.
+With `--figures`, every figure is drawn again from the committed rows first.
 """
 
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from rankscope.lab.experiments.catalogue import find_experiment
 from rankscope.lab.experiments.claims import Verdict
-from rankscope.lab.experiments.running import FIGURE, Outcome, read_outcome
+from rankscope.lab.experiments.running import FIGURE, Outcome, draw_outcome, read_outcome
 from rankscope.lab.experiments.statements import headline
 
 HERE = Path(__file__).parent
@@ -167,8 +168,17 @@ def filled(page: str, folder: Path = HERE) -> str:
     return _VERDICTS.sub(lambda _: f"<!-- verdicts -->\n{verdicts()}<!-- end -->", page)
 
 
+def draw_figures() -> None:
+    """Draw every figure again that was drawn of complete rows."""
+    for name in PAGES:
+        if (RESULTS / name / FIGURE).is_file():
+            draw_outcome(read_outcome(RESULTS / name, find_experiment(name)), RESULTS / name)
+
+
 def main(arguments: list[str]) -> None:
     """Rewrite every page that has a place for results; with --check, refuse what would change."""
+    if "--figures" in arguments:
+        draw_figures()
     for path in sorted([*HERE.glob("*.md"), *HERE.glob("experiments/*.md")]):
         page = path.read_text(encoding="utf-8")
         require_no_claims(page, path.name)

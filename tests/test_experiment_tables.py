@@ -103,3 +103,22 @@ def test_every_experiment_that_a_page_shows_declares_what_it_is_to_decide() -> N
         for pair in experiment.claims.pairs:
             assert pair.first in settings, f"{name}: {pair.first}"
             assert pair.second in settings or pair.second.startswith(":"), f"{name}: {pair.second}"
+
+
+def test_figures_are_drawn_again_from_committed_rows_without_computing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    committed = DOCS / "results" / "pronunciation-compression"
+    folder = tmp_path / "results" / committed.name
+    shutil.copytree(committed, folder)
+    (tmp_path / "results" / "reshaping").mkdir()  # without a figure: still computed
+    monkeypatch.setattr(tables, "HERE", tmp_path)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    (folder / "figure.svg").write_text("<svg/>")
+    tables.main(["--figures"])
+    for name in ("figure.svg", "results.json", "table.md"):
+        assert (folder / name).read_bytes() == (committed / name).read_bytes(), name
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "figure.svg", "results.json", "table.md",
+    ]  # fmt: skip

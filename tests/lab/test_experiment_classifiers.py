@@ -13,10 +13,10 @@ from rankscope.lab.experiments import ClassifierEntry, Entry, Form, Row, RunCont
 from rankscope.lab.experiments.classifiers import (
     DIGITS,
     FORMS,
+    LEARNING_CURVES,
     MNIST_PATCHES,
     SIZES,
     SMALL_DIGITS_PATCHES,
-    learning_curves,
     log_rank_bound,
 )
 from rankscope.networks import PatchFeatures, ShallowClassifier, TensorData
@@ -117,15 +117,15 @@ def test_the_figure_has_a_line_for_each_run_and_a_label_for_each_setting() -> No
     from matplotlib.figure import Figure
 
     rows: list[Row] = [
-        {"setting": setting, "seed": seed, "test accuracies": [50.0, 60.0 + seed]}
-        for setting in ("one", "other")
+        {"setting": setting, "seed": seed, "test accuracies": [50.0, last + seed]}
+        for setting, last in (("one", 60.0), ("other", 70.0))
         for seed in range(2)
     ]
-    figure = learning_curves(rows)
+    figure = LEARNING_CURVES(rows)
     assert isinstance(figure, Figure)
     axes = figure.axes[0]
-    assert len(axes.lines) == 4
-    assert axes.get_legend_handles_labels()[1] == ["one", "other"]
+    assert len(axes.lines) == 6  # two runs and their mean, of each
+    assert {text.get_text() for text in axes.texts} == {"one", "other"}
 
 
 # Shallow vs deep.

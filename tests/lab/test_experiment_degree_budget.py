@@ -22,7 +22,6 @@ from rankscope.lab.experiments.degree_budget import (
     QUICK,
     ActivatedEntry,
     differences,
-    draw_curves,
 )
 
 DEGREE_BUDGET = find_experiment("degree-budget")
@@ -150,10 +149,17 @@ def test_one_seed_gives_no_verdict() -> None:
 
 
 def test_every_group_gets_a_panel_with_a_line_for_each_degree() -> None:
-    rows = rows_of({"2": [0.5, 0.51], "3": [0.3, 0.31]})
-    others: list[Row] = [{**row, "group": "h"} for row in rows]
-    figure = draw_curves([*rows, *others])
-    axes = figure.axes  # type: ignore[attr-defined]
-    assert [panel.get_title() for panel in axes] == ["g", "h"]
-    assert [len(panel.lines) for panel in axes] == [2, 2]
-    assert list(axes[0].lines[0].get_ydata()) == [1.0, pytest.approx(0.505)]
+    rows: list[Row] = [
+        {**row, "setting": f"{one.group}-degree-{row['degree']}"}
+        for one in (COMPARISONS[6], COMPARISONS[-1])
+        for row in rows_of({"2": [0.5, 0.51], "3": [0.3, 0.31]})
+    ]
+    assert DEGREE_BUDGET.figure is not None
+    axes = DEGREE_BUDGET.figure(rows).axes  # type: ignore[attr-defined]
+    assert [panel.get_title(loc="left") for panel in axes] == [
+        "Waves, 12 matrices",
+        "MNIST, GELU (percent)",
+    ]
+    # Two seeds and their mean, of each degree.
+    assert [len(panel.lines) for panel in axes] == [6, 6]
+    assert list(axes[0].lines[2].get_ydata()) == [1.0, pytest.approx(0.505)]

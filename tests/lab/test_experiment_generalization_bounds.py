@@ -18,7 +18,7 @@ from rankscope.lab.experiments import (
     Verdict,
     statements_of,
 )
-from rankscope.lab.experiments.generalization_bounds import NUM_SETTINGS, draw_bounds, largest
+from rankscope.lab.experiments.generalization_bounds import NUM_SETTINGS, largest
 from rankscope.networks import DataSet, load_data_set
 
 pytestmark = pytest.mark.slow  # its rows are trained
@@ -85,9 +85,11 @@ def test_every_bound_is_said_to_follow_the_test_error_or_not_over_seeds(row: Row
 
 
 def test_every_setting_has_a_panel_with_a_line_for_each_curve(row: Row) -> None:
-    figure = draw_bounds([row, {**row, "setting": "other"}, {**row, "setting": "third"}])
+    assert BOUND_VS_TEST_ERROR.figure is not None
+    rows = [{**row, "setting": name} for name in ("digits", "other", "third")]
+    figure = BOUND_VS_TEST_ERROR.figure(rows)
     assert isinstance(figure, Figure)
-    assert [panel.get_title(loc="left") for panel in figure.axes] == ["small", "other", "third"]
+    assert [panel.get_title(loc="left") for panel in figure.axes] == ["Digits", "Other", "Third"]
     curves = [name for name in row if name.removesuffix(" curve") in _DRAWN and row[name]]
     assert len(figure.axes[0].lines) == len([name for name in curves if name.endswith(" curve")])
 

@@ -47,6 +47,8 @@ from .experiment import RunContext as RunContext
 from .feature_order import FeatureOrder as FeatureOrder
 from .feature_order import OrderEntry as OrderEntry
 from .feature_order import TableName as TableName
+from .figure_parts import Panel as Panel
+from .figures import CurveFigure as CurveFigure
 from .figures import DotFigure as DotFigure
 from .figures import LineFigure as LineFigure
 from .generalization_bounds import BoundEntry as BoundEntry

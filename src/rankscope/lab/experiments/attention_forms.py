@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from rankscope.lab.experiments.baselines import language_baselines, pixel_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.figures import DotFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
@@ -154,7 +155,16 @@ ATTENTION_FORMS = Experiment(
         "is what a training step keeps for its backward pass; time is of one core."
     ),
     seeds=3,
-    figure=DotFigure(("test loss", "BLEU", "bits"), has_panels=True),
+    figure=DotFigure(
+        ("test loss",),
+        panels=(
+            Panel("Characters of Shakespeare", "language-(.+)", baselines="(.+-gram)"),
+            Panel("Translation, BLEU", "translation-(.+)", across="BLEU"),
+            Panel("Translation, loss", "translation-(.+)", baselines=""),
+            Panel("Pixels of CIFAR-10", "pixels-(.+)", across="bits"),
+        ),
+        labels={"multi-head": "multi-head", **_TITLES},
+    ),
     claims=_claims(),
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from rankscope.lab.experiments.baselines import language_baselines, pixel_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
@@ -277,7 +278,19 @@ EMBEDDING_BOTTLENECK = Experiment(
         "four tokens, interleaved halves) of softmax-free attention of one head."
     ),
     seeds=3,
-    figure=LineFigure("embedding rank", "test loss", "shape"),
+    figure=LineFigure(
+        "embedding rank",
+        "test loss",
+        "shape",
+        panels=(
+            Panel("Characters of Shakespeare", "characters-.+"),
+            Panel("Pixels of CIFAR-10", "pixels-.+", up="bits"),
+        ),
+        labels={
+            f"{depth} x {width}": f"{depth} blocks of width {width}"
+            for depth, width in SHAPES.values()
+        },
+    ),
     summary=gain_rows,
     claims=Claims(
         "Is width beyond the rank of the embedding wasted?",
@@ -408,7 +421,20 @@ HEAD_BOTTLENECK = Experiment(
         "channels below, at and above the width, and of one head at 12 weights per matrix."
     ),
     seeds=3,
-    figure=LineFigure("channels over width", "test loss", "head size"),
+    figure=LineFigure(
+        "channels over width",
+        "test loss",
+        panels=(
+            Panel("Heads of size 8", r"heads-\d+-of-8"),
+            Panel(
+                "64 channels in all",
+                "|".join(f"heads-{heads}-of-{size}" for heads, size in ((8, 8), *WITH_64_CHANNELS)),
+                across="head size",
+            ),
+        ),
+        labels={"channels over width": "channels of attention over width of the model"},
+        shares_axis=True,
+    ),
     claims=Claims(
         "Is attention wider than the model wasted?",
         _head_pairs(),

@@ -1,7 +1,7 @@
 """Tensor-network classifiers: `tt-mnist`, `tt-digits` and `shallow-vs-deep`."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -15,7 +15,8 @@ from rankscope.errors import ExperimentError
 from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import DotFigure
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.figures import CurveFigure, DotFigure
 from rankscope.networks.batches import TensorData
 from rankscope.networks.classifiers import (
     HierarchicalClassifier,
@@ -169,25 +170,14 @@ def shortened(entry: ClassifierEntry) -> ClassifierEntry:
     return replace(entry, recipe=replace(entry.recipe, epochs=entry.recipe.epochs // 3))
 
 
-def learning_curves(rows: Sequence[Row]) -> object:
-    """Test accuracies by epoch, a line for each run and a colour for each setting."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    settings = list(dict.fromkeys(str(row["setting"]) for row in rows))
-    for row in rows:
-        accuracies = row.get("test accuracies")
-        if not isinstance(accuracies, list):  # of a baseline
-            continue
-        number = settings.index(str(row["setting"]))
-        label = settings[number] if row["seed"] in (0, None) else None
-        axes.plot(range(1, len(accuracies) + 1), accuracies, color=f"C{number}", label=label)
-    axes.set_xlabel("epoch")
-    axes.locator_params(axis="x", integer=True)
-    axes.set_ylabel("test accuracy, percent")
-    axes.legend()
-    return figure
+LEARNING_CURVES = CurveFigure(
+    ("test accuracies",),
+    ("epoch", "test accuracy (percent)"),
+    labels={"equal-cores-overlapping-cosine": "equal cores, overlapping\npatches, cosine schedule"},
+    panels=(Panel(baselines=".+?-(.+)"),),
+    level="test accuracy",
+    published="published test",
+)
 
 
 def accuracy_of(data_set: str) -> Score:
@@ -247,7 +237,7 @@ TT_MNIST = Experiment(
     needs="MNIST/raw with its four idx files",
     seconds=1800.0,
     seeds=3,
-    figure=learning_curves,
+    figure=LEARNING_CURVES,
     claims=_core_claims(
         "mnist",
         Pair(
@@ -283,7 +273,7 @@ TT_DIGITS = Experiment(
     ),
     seconds=120.0,
     seeds=5,
-    figure=learning_curves,
+    figure=LEARNING_CURVES,
     claims=_core_claims("digits"),
 )
 
@@ -406,6 +396,19 @@ SHALLOW_VS_DEEP = Experiment(
     needs="MNIST/raw with its four idx files",
     seconds=600.0,
     seeds=3,
-    figure=DotFigure(("test accuracy",)),
+    figure=DotFigure(
+        ("test accuracy",),
+        panels=(
+            Panel(f"Digits, at most {DIGITS:,} parameters", "digits-(.+)", baselines="digits-(.+)"),
+            Panel(f"MNIST, at most {SMALL:,} parameters", "mnist-15k-(.+)", baselines="mnist-(.+)"),
+            Panel(f"MNIST, at most {LARGE:,} parameters", "mnist-50k-(.+)", baselines="mnist-(.+)"),
+        ),
+        labels={
+            "shallow": "sum of products",
+            "train": "tensor train",
+            "equal-train": "tensor train, equal cores",
+            "shared-tree": "tree, shared cores",
+        },
+    ),
     claims=_form_claims(),
 )

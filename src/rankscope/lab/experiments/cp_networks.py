@@ -18,7 +18,8 @@ from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Statement, Verdict
 from rankscope.lab.experiments.classifiers import accuracy_of, percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import DotFigure
+from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.figures import CurveFigure, DotFigure
 from rankscope.networks.batches import Augmentation, PadCropFlip, TensorData
 from rankscope.networks.catalogue import BUILT_IN, build
 from rankscope.networks.cp_networks import with_cp_layers
@@ -334,7 +335,14 @@ CP_LAYERS_ACCURACY = Experiment(
     needs="FashionMNIST/raw and cifar-10-batches-bin",
     seconds=1800.0,
     seeds=5,
-    figure=DotFigure(("test accuracy", "train accuracy")),
+    figure=DotFigure(
+        ("test accuracy", "train accuracy"),
+        panels=tuple(
+            Panel(worded(data_set, {}), f"{data_set}-(.+)", baselines=f"{data_set}-(.+)")
+            for data_set in ("digits", "fashion-mnist", "cifar10")
+        ),
+        labels={"plain": "plain layers", "cp": "CP layers"},
+    ),
     claims=Claims(
         "Do CP layers cost accuracy at an equal number of parameters?",
         tuple(
@@ -432,6 +440,15 @@ CP_PROPERTIES = Experiment(
         "parameters; properties in the triangle form on the first training images, ranks by the "
         "direct search at margin 1. Nothing is trained."
     ),
-    figure=DotFigure(("log10 of the product of t",)),
+    figure=CurveFigure(
+        ("t",),
+        ("layer", "its tensorization factor t"),
+        is_logarithmic=True,
+        labels={
+            "cp-resnet20": "ResNet-20",
+            "cp-vgg16-bn": "VGG-16",
+            "cp-wide-resnet-28-10": "Wide ResNet-28-10",
+        },
+    ),
     claims=Claims("What can be dropped of a CP network before it is trained?", facts=_kept),
 )

@@ -11,7 +11,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -34,7 +34,8 @@ from rankscope.compression.training.recipe import working_seconds
 from rankscope.lab.data.text_data import read_text
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import DotFigure
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.figures import LineFigure
 from rankscope.modes import inference
 from rankscope.networks.batches import TensorData
 from rankscope.networks.llama import BEGIN, Llama, Tokenizer, read_llama2c
@@ -464,13 +465,33 @@ _PROTOCOL = (
     "excess of a repaired model is over the dense one after the same repair. "
 )
 
+_FIGURE = LineFigure(
+    "share",
+    "perplexity",
+    is_logarithmic=False,
+    is_logarithmic_up=True,
+    panels=(Panel("", r"[\d.]+-(.+)", levels="(dense|dense-repaired)"),),
+    dashed="-repaired",
+    labels={
+        "share": "share of the parameters in the blocks' matrices kept",
+        OURS: "ours",
+        f"{OURS}-repaired": "ours, repaired",
+        "svd-llm": "SVD-LLM's rule",
+        "svd-llm-repaired": "SVD-LLM's rule, repaired",
+        "asvd": "ASVD's rule",
+        "svd": "plain SVD",
+        FISHER: "FWSVD's rule",
+        "dense-repaired": "dense, repaired",
+    },
+)
+
 STORIES260K_COMPRESSION = Experiment(
     name="stories260k-compression",
     title="stories260k: perplexity at shares of the 226,560 parameters in blocks' matrices",
     entries=_entries(Stories260k(), (*RULES, FISHER)),
     needs="stories260k (llama2.c) and Multi30k",
     seconds=3600.0,
-    figure=DotFigure(("loss",)),
+    figure=_FIGURE,
     protocol=_PROTOCOL
     + "Calibration, test (48 x 128 tokens each) and training are drawn from the dense model with "
     "different seeds; the other text are captions of Multi30k. fwsvd: the singular values of W "
@@ -487,7 +508,7 @@ SMOLLM2_COMPRESSION = Experiment(
     entries=_entries(SmolLM2()),
     needs="SmolLM2-135M-Instruct, wikitext-2, tinyshakespeare, and the extra [hf]",
     seconds=7200.0,
-    figure=DotFigure(("loss",)),
+    figure=replace(_FIGURE, top=250.0),
     protocol=_PROTOCOL
     + "Calibration on the first 32 x 256 tokens of wikitext-2's training text, repair on those "
     "after them; test on the first 10 x 512 tokens of its test text, other text the first 10 x "

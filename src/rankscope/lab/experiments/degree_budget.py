@@ -7,7 +7,6 @@ represent, random functions and images.
 
 import copy
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -28,6 +27,8 @@ from rankscope.lab.experiments.degree_tasks import (
     WaveTask,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.figures import CurveFigure
 from rankscope.lab.experiments.statements import judge
 from rankscope.lab.experiments.table import Interval
 from rankscope.networks.batches import TensorData
@@ -309,6 +310,11 @@ class Comparison:
             for degree in DEGREES
         )
 
+    @property
+    def group(self) -> str:
+        """Task, budget and activation, as its settings are named."""
+        return self.entries()[0].group
+
 
 # Parameters of the network of the target's own degree and width; the tests count them again.
 COMPARISONS: tuple[Comparison, ...] = (
@@ -359,31 +365,6 @@ def differences(rows: Sequence[Row]) -> list[Row]:
     return results
 
 
-def draw_curves(rows: Sequence[Row]) -> object:
-    """A `matplotlib.figure.Figure`: mean test error after each epoch, one panel for each group."""
-    from matplotlib.figure import Figure
-
-    curves = _curves(rows)
-    groups = list(dict.fromkeys(group for group, _ in curves))
-    columns = min(4, len(groups))
-    lines = -(-len(groups) // columns)
-    figure = Figure(figsize=(3.2 * columns, 2.6 * lines), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).flatten()
-    for panel, group in zip(panels, groups, strict=False):
-        panel.set_title(group, fontsize="small")
-        panel.set_yscale("log")
-        for (name, degree), seeds in curves.items():
-            if name == group:
-                means = [statistics.fmean(values) for values in zip(*seeds.values(), strict=True)]
-                panel.plot(range(1, len(means) + 1), means, label=f"degree {degree}")
-    for panel in panels[len(groups) :]:
-        panel.set_visible(False)
-    panels[0].legend(fontsize="x-small")
-    figure.supxlabel("epochs")
-    figure.supylabel("test error")
-    return figure
-
-
 def _curves(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, list[float]]]:
     """The test errors of each seed, by group and degree."""
     results: dict[tuple[str, str], dict[int, list[float]]] = {}
@@ -427,10 +408,8 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
             for degree in DEGREES
         }
         if one.is_activated:
-            subject, titles = (
-                f"{subject}, GELU",
-                {degree: degree_name(degree) for degree in DEGREES},
-            )
+            subject = f"{subject}, GELU"
+            titles = {degree: degree_name(degree) for degree in DEGREES}
         names = {entry.degree: entry.name for entry in one.entries()}
         pairs += [
             Pair(
@@ -471,6 +450,20 @@ def _as_argued(rows: Sequence[Row]) -> list[Statement]:
     return [Statement("Decided pairs of different total degrees", Verdict.FACT, detail)]
 
 
+_TITLES = (
+    "Cubic polynomial",
+    "Quartic polynomial",
+    "Degree 9, smooth",
+    "Degree 9, rough",
+    "Waves, 6 matrices",
+    "Waves, 8 matrices",
+    "Waves, 12 matrices",
+    "MNIST (percent)",
+    "Waves, 6 matrices, GELU",
+    "Waves, 12 matrices, GELU",
+    "MNIST, GELU (percent)",
+)
+
 DEGREE_BUDGET = Experiment(
     name="degree-budget",
     title="Which degree of a layer learns best within a budget? Test errors",
@@ -495,7 +488,17 @@ DEGREE_BUDGET = Experiment(
     ),
     needs="MNIST (idx)",
     seeds=5,
-    figure=draw_curves,
+    figure=CurveFigure(
+        ("errors",),
+        ("epoch", "test error"),
+        is_logarithmic=True,
+        shares_axis=False,
+        panels=tuple(
+            Panel(title, f"{one.group}-degree-(.+)")
+            for title, one in zip(_TITLES, COMPARISONS, strict=True)
+        ),
+        labels={degree_name(degree): f"degree {degree_name(degree)}" for degree in DEGREES},
+    ),
     summary=differences,
     claims=_claims(COMPARISONS),
 )

@@ -22,6 +22,7 @@ from rankscope.lab.experiments.baselines import BaselineEntry, fitted_regression
 from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement, Verdict
 from rankscope.lab.experiments.classifiers import percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, RunContext
+from rankscope.lab.experiments.figure_parts import Panel, worded
 from rankscope.lab.experiments.figures import DotFigure
 from rankscope.networks.batches import TensorData
 from rankscope.networks.classifiers import TrainClassifier
@@ -332,13 +333,6 @@ def _entropies(rows: Sequence[Row]) -> list[Statement]:
     return results
 
 
-def _figure(rows: Sequence[Row]) -> object:
-    """Accuracies; the most frequent class is far below all and left out."""
-    return DotFigure(("test accuracy",))(
-        [row for row in rows if not str(row["setting"]).endswith("majority")]
-    )
-
-
 FEATURE_ORDER = Experiment(
     name="feature-order",
     title="Features as given, shuffled and reordered by correlations: accuracy in percent",
@@ -362,7 +356,19 @@ FEATURE_ORDER = Experiment(
         "chosen on splits that are none of the seeds, so that the networks pass logistic "
         "regression there."
     ),
-    figure=_figure,
+    figure=DotFigure(
+        ("test accuracy",),
+        panels=tuple(
+            Panel(
+                f"{worded(data_set, {})}, {title}",
+                f"{data_set}-{model}-(.+)",
+                baselines=f"{data_set}-(.+)",
+            )
+            for data_set in _TABLES
+            for model, title in (("convolution", "convolutions"), ("train", "tensor train"))
+        ),
+        labels={order: f"features {order}" for order in FeatureOrder},
+    ),
     claims=Claims(
         "Do local networks learn better if features are reordered by correlations?",
         _pairs(),

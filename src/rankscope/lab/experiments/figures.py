@@ -1,43 +1,41 @@
-"""Figures of finished rows: one quantity against another, or values along a line per setting."""
+"""Figures of finished rows, declared as data: lines over a quantity, dots by setting, curves."""
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from rankscope.lab.experiments.experiment import Row
-from rankscope.lab.experiments.table import Interval
+from rankscope.lab.experiments.figure_names import Names, place_names
+from rankscope.lab.experiments.figure_parts import (
+    MUTED,
+    PUBLISHED,
+    SEED,
+    SEED_LINE,
+    Labels,
+    Level,
+    Mark,
+    NamedRows,
+    Panel,
+    Point,
+    by_panel,
+    colour,
+    explain_marks,
+    in_order,
+    interval_mark,
+    interval_of,
+    levels_of,
+    names_above,
+    near_and_far,
+    number_of,
+    panel_grid,
+    setting_of,
+    short,
+    worded,
+    write_title,
+)
 
-# A figure of finished rows: one quantity against another, a line for each group.
-
-
-_SIZE = (6.4, 4.2)
-# The colours of the project's diagrams, in an order in which neighbours differ.
-COLOURS = ("#1E40AF", "#C2410C", "#0F766E", "#A21C5B", "#7E22CE", "#334155", "#B45309", "#0369A1")
-_MUTED = "#5B6B82"
-_LABEL_WIDTH, _LABEL_HEIGHT = 60.0, 10.0  # points that a name beside a line takes
-_UNITS = {
-    "test loss": "test loss (nats)",
-    "bits": "bits per intensity",
-    "accuracy": "accuracy (percent)",
-    "test accuracy": "test accuracy (percent)",
-    "train accuracy": "train accuracy (percent)",
-    "in blocks": "weights in the matrices of all blocks",
-    "share": "share of the weights kept",
-    "noise": "share of random labels",
-    "samples": "samples processed",
-    "entanglement entropy": "entanglement entropy (nats)",
-}
-
-
-def named(column: str) -> str:
-    """The name of an axis, with its unit."""
-    return _UNITS.get(column, column)
-
-
-def colour(number: int) -> str:
-    """The colour of a line, by its number."""
-    return COLOURS[number % len(COLOURS)]
+# Lines: one quantity against another.
 
 
 @dataclass(frozen=True)
@@ -47,155 +45,252 @@ class LineFigure:
     Args:
         across: column of the horizontal axis.
         up: column of the vertical axis.
-        group: column that tells the lines apart, or several that do so together.
+        group: column that tells the lines apart, or several that do so together; none if the
+            panels' expressions do.
         is_logarithmic: whether the horizontal axis is.
         is_joined: whether the means of a group are joined by a line.
+        panels: which settings are drawn beside each other.
+        labels: names of columns, groups and baselines in words.
+        dashed: ending of groups that are drawn dashed, in the colour of the group without it.
+        is_logarithmic_up: whether the vertical axis is.
+        top: where the vertical axis ends; values above are written there as numbers.
+        shares_axis: whether all panels have one vertical axis.
     """
 
     across: str
     up: str
-    group: str | tuple[str, ...]
+    group: str | tuple[str, ...] = ()
     is_logarithmic: bool = True
     is_joined: bool = True
+    panels: tuple[Panel, ...] = (Panel(),)
+    labels: Labels = field(default_factory=dict)
+    dashed: str = ""
+    is_logarithmic_up: bool = False
+    top: float | None = None
+    shares_axis: bool = False
 
     def __call__(self, rows: Sequence[Row]) -> object:
         """A `matplotlib.figure.Figure`."""
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator, NullFormatter
-
-        figure = Figure(figsize=_SIZE, layout="constrained")
-        axes = figure.add_subplot()
-        ends = []
-        for number, (name, points) in enumerate(self.groups(rows).items()):
-            places, values = zip(*points, strict=True)
-            axes.plot(places, values, ".", color=colour(number), markersize=3)
-            means = _means(points)
-            axes.plot(
-                [place for place, _ in means],
-                [value for _, value in means],
-                "o-" if self.is_joined else "o",
-                color=colour(number),
-                markersize=5,
-                label=name,
-            )
-            _draw_intervals(axes, points, colour(number))
-            ends.append((*means[-1], name, colour(number)))
-        draw_baselines(axes, rows, self.up, is_level=True)
-        self._draw_published(axes, rows)
-        if self.is_logarithmic:
-            axes.set_xscale("log")
-            # Numbers as people write them, near enough to each other for less than a decade.
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.xaxis.set_major_formatter("{x:,g}")
-            axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel(named(self.across))
-        axes.set_ylabel(named(self.up))
-        _label_ends(axes, ends)
+        panels = [
+            (panel, named, groups)
+            for panel, named in by_panel(self.panels, rows)
+            if (groups := self._groups(panel, named))
+        ]
+        figure, grid = panel_grid(
+            len(panels),
+            shares_up=self.shares_axis,
+            shares_across=self.shares_axis and not any(panel.across for panel, _, _ in panels),
+        )
+        every = in_order((name for _, _, groups in panels for name in groups), self.labels)
+        repeated = names_above(every, [groups for _, _, groups in panels])
+        if not self.is_joined:  # points have no ends to write a name beside
+            repeated = set(every)
+        written = []
+        for axes, (panel, named, groups) in zip(grid, panels, strict=False):
+            names = Names(axes)
+            self._draw(names, groups, every)
+            names.ends = [
+                (text, shown, points)
+                for name, shown, points in names.ends
+                if name not in repeated and (text := worded(name, self.labels))
+            ]
+            self._draw_published(axes, panel, named, every)
+            column = panel.up or self.up
+            values = [
+                value
+                for other, _, held in panels
+                if other == panel or self.shares_axis
+                for points in held.values()
+                for _, value in points
+            ]
+            levels = levels_of(panel, rows, column, self.labels)
+            names.draw_levels(levels, values, is_logarithmic=self.is_logarithmic_up)
+            self._name_axes(axes, panel)
+            written.append(names)
+        explain_marks(figure, self._marks(panels, every, repeated))
+        place_names(figure, written)
         return figure
 
-    def _draw_published(self, axes: Any, rows: Sequence[Row]) -> None:
-        """The source's numbers as crosses in the colours of their lines."""
-        names = list(self.groups(rows))
-        for row in rows:
-            place, value = row.get(self.across), row.get("published")
-            if isinstance(place, int | float) and isinstance(value, int | float):
-                shown = colour(names.index(self._name(row)))
-                axes.plot([place], [value], "x", color=shown, markersize=6)
-
-    def groups(self, rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
-        """The points of every group, in the order of the rows."""
-        results: dict[str, list[tuple[float, float]]] = {}
-        for row in rows:
-            place, value = row.get(self.across), row.get(self.up)
-            if isinstance(place, int | float) and isinstance(value, int | float):
-                results.setdefault(self._name(row), []).append((float(place), float(value)))
+    def groups(self, rows: Sequence[Row]) -> dict[str, list[Point]]:
+        """The points of every group of all panels, in the order of the rows."""
+        results: dict[str, list[Point]] = {}
+        for panel, named in by_panel(self.panels, rows):
+            for name, points in self._groups(panel, named).items():
+                results.setdefault(name, []).extend(points)
         return results
 
-    def _name(self, row: Row) -> str:
+    def _groups(self, panel: Panel, named: NamedRows) -> dict[str, list[Point]]:
+        results: dict[str, list[Point]] = {}
+        for name, row in named:
+            place = number_of(row.get(panel.across or self.across))
+            value = number_of(row.get(panel.up or self.up))
+            if place is not None and value is not None:
+                results.setdefault(self._name(name, row), []).append((place, value))
+        return results
+
+    def _name(self, name: str, row: Row) -> str:
+        if not self.group:
+            return name
         if isinstance(self.group, str):
             value = row.get(self.group)
             # A number needs the name of what it counts; a word says it itself.
             return value if isinstance(value, str) else f"{self.group} {value}"
-        return ", ".join(str(row.get(column)) for column in self.group)
+        return ", ".join(worded(str(row.get(column)), self.labels) for column in self.group)
+
+    def _style(self, name: str, every: Sequence[str]) -> tuple[str, Literal["-", "--"]]:
+        """The colour and the dashes of a group."""
+        is_dashed = bool(self.dashed) and name.endswith(self.dashed)
+        plain = [one.removesuffix(self.dashed) if self.dashed else one for one in every]
+        number = list(dict.fromkeys(plain)).index(plain[every.index(name)])
+        return colour(number), "--" if is_dashed else "-"
+
+    def _draw(
+        self, names: Names, groups: Mapping[str, Sequence[Point]], every: Sequence[str]
+    ) -> None:
+        from matplotlib.transforms import ScaledTranslation
+
+        axes = names.axes
+        if self.is_logarithmic_up:
+            axes.set_yscale("log")
+        places = [place for points in groups.values() for place in {one for one, _ in points}]
+        is_crowded = any(len(points) > len(_by_place(points)) for points in groups.values())
+        is_crowded = is_crowded and self.is_joined and len(places) > len(set(places))
+        above = 0
+        for number, (name, points) in enumerate(groups.items()):
+            shown, dashes = self._style(name, every)
+            inside = [one for one in points if self.top is None or one[1] <= self.top]
+            if len(inside) < len(points):
+                outside = [one for one in points if one not in inside]
+                _write_above(axes, worded(name, self.labels), outside, shown, above)
+                above += 1
+            if not inside:
+                continue
+            # Intervals at one place stand beside each other.
+            step = 2.5 / 72 * (number - (len(groups) - 1) / 2) if is_crowded else 0.0
+            moved = axes.transData + ScaledTranslation(step, 0, axes.figure.dpi_scale_trans)
+            means = _means(inside)
+            drawn = _draw_points(axes, inside, shown)
+            drawn += axes.plot(
+                *zip(*means, strict=True),
+                f"o{dashes if self.is_joined else ''}",
+                color=shown,
+                markersize=4.5,
+                label=worded(name, self.labels) or None,
+            )
+            for mark in drawn:
+                mark.set_transform(moved)
+            names.ends.append((name, shown, means))
+        if self.top is not None:
+            axes.set_ylim(top=self.top)
+
+    def _draw_published(
+        self, axes: Any, panel: Panel, named: NamedRows, every: Sequence[str]
+    ) -> None:
+        """The source's numbers as crosses in the colours of their lines."""
+        for name, row in named:
+            place, value = number_of(row.get(panel.across or self.across)), row.get("published")
+            group = self._name(name, row)
+            if place is not None and isinstance(value, int | float):
+                shown, _ = self._style(group, every) if group in every else (MUTED, "")
+                axes.plot([place], [value], "x", color=shown, markersize=6, markeredgewidth=1.5)
+
+    def _name_axes(self, axes: Any, panel: Panel) -> None:
+        across, up = panel.across or self.across, panel.up or self.up
+        if self.is_logarithmic:
+            axes.set_xscale("log")
+            _number_ticks(axes.xaxis)
+        if self.is_logarithmic_up:
+            _number_ticks(axes.yaxis)
+        axes.margins(x=0.06)
+        axes.set_xlabel(worded(across, self.labels))
+        if not self.shares_axis or axes.get_subplotspec().is_first_col():
+            axes.set_ylabel(worded(up, self.labels))
+        write_title(axes, panel.title)
+
+    def _marks(
+        self,
+        panels: Sequence[tuple[Panel, NamedRows, Mapping[str, Sequence[Point]]]],
+        every: Sequence[str],
+        repeated: set[str],
+    ) -> list[Mark]:
+        marks = []
+        for name in every:
+            if name in repeated and worded(name, self.labels):
+                shown, dashes = self._style(name, every)
+                kind = dashes if self.is_joined else ""
+                marks.append(Mark(worded(name, self.labels), shown, linestyle=kind))
+        if any(row.get("published") is not None for _, named, _ in panels for _, row in named):
+            marks.append(PUBLISHED)
+        if any(
+            len(points) > len({place for place, _ in points})
+            for _, _, groups in panels
+            for points in groups.values()
+        ):
+            marks += [SEED, interval_mark(is_level=False)]
+        return marks
 
 
-def _draw_intervals(axes: Any, points: Sequence[tuple[float, float]], shown: str) -> None:
-    """The 95 % interval of every mean of several seeds."""
-    for place in sorted({place for place, _ in points}):
-        values = [value for other, value in points if other == place]
-        if len(values) > 1:
-            interval = Interval.of(values, seeds=len(values))
+def _draw_points(axes: Any, points: Sequence[Point], shown: str) -> list[Any]:
+    """Every seed as a small dot, and the 95 % interval of every mean of several seeds."""
+    drawn = list(axes.plot(*zip(*points, strict=True), ".", color=shown, markersize=3, alpha=0.7))
+    for place, held in _by_place(points).items():
+        interval = interval_of(held)
+        if interval is not None:
             low, high = (interval.mean + sign * interval.half_width for sign in (-1, 1))
-            axes.vlines(place, low, high, color=shown, linewidth=1.0, alpha=0.6)
+            drawn.append(axes.vlines(place, low, high, color=shown, linewidth=1.2, alpha=0.6))
+    return drawn
 
 
-def _label_ends(axes: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write the name of every line beside its last point, none over another."""
-    axes.margins(x=0.15)
-    axes.autoscale_view()  # so that places on the page are known
-    points = 72 / axes.figure.dpi
-    taken: list[tuple[float, float]] = []
-    for place, value, name, shown in sorted(ends, key=lambda end: end[1]):
-        across, up = (points * pixel for pixel in axes.transData.transform((place, value)))
-        wanted = up
-        for other, height in sorted(taken, key=lambda one: one[1]):
-            if abs(other - across) < _LABEL_WIDTH and abs(height - wanted) < _LABEL_HEIGHT:
-                wanted = height + _LABEL_HEIGHT
-        taken.append((across, wanted))
+def _write_above(axes: Any, name: str, points: Sequence[Point], shown: str, number: int) -> None:
+    """Values above the end of the axis, as a row of numbers at their places."""
+    for place, value in _means(points):
         axes.annotate(
-            name,
-            (place, value),
-            xytext=(8, wanted - up),
+            f"↑ {short(value)}",
+            (place, 1.0),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(0, 4 + 12 * number),
             textcoords="offset points",
             color=shown,
             fontsize="small",
-            va="center",
+            ha="center",
         )
+    axes.annotate(
+        name,
+        (1.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(28, 4 + 12 * number),
+        textcoords="offset points",
+        color=shown,
+        fontsize="small",
+    )
 
 
-def draw_baselines(axes: Any, rows: Sequence[Row], column: str, *, is_level: bool) -> None:
-    """A dotted line with its name for every baseline that has a column, at the mean of its seeds.
+def _number_ticks(axis: Any) -> None:
+    """Numbers as people write them, near enough to each other for less than a decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
 
-    Args:
-        axes: where.
-        rows: all of them.
-        column: that is drawn.
-        is_level: whether the column is drawn upwards, so that the line is level.
-    """
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        number, name = row.get(column), row.get("baseline")
-        if name is not None and isinstance(number, int | float):
-            values.setdefault(str(name), []).append(float(number))
-    for name, held in values.items():
-        value = statistics.fmean(held)
-        (axes.axhline if is_level else axes.axvline)(
-            value, color=_MUTED, linestyle=":", linewidth=1.0
-        )
-        at = (0.01, value) if is_level else (value, 0.99)
-        axes.annotate(
-            name,
-            at,
-            xycoords=axes.get_yaxis_transform() if is_level else axes.get_xaxis_transform(),
-            color=_MUTED,
-            fontsize="x-small",
-            va="bottom" if is_level else "top",
-            rotation=0 if is_level else 90,
-        )
+    low, high = sorted(axis.get_view_interval())
+    if low > 0 and high / low < 1e4:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:,g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
-def _means(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    places = sorted({place for place, _ in points})
-    return [
-        (place, statistics.fmean(value for other, value in points if other == place))
-        for place in places
-    ]
+def _by_place(points: Sequence[Point]) -> dict[float, list[float]]:
+    results: dict[float, list[float]] = {}
+    for place, value in sorted(points, key=lambda point: point[0]):
+        results.setdefault(place, []).append(value)
+    return results
 
 
-# A figure of finished rows that have no order: a line for each setting, its values along it.
+def _means(points: Sequence[Point]) -> list[Point]:
+    return [(place, statistics.fmean(values)) for place, values in _by_place(points).items()]
 
 
-_WIDTH, _LINE, _AXIS = 6.4, 0.28, 0.9  # inches
+# Dots: settings that have no order, a line for each.
+
+
+_WIDTH, _LINE, _AXIS = 6.4, 0.27, 0.75  # inches
 _Points = Mapping[str, Sequence[float]]
 
 
@@ -204,64 +299,306 @@ class DotFigure:
     """Draws some columns of every setting; seeds as small dots, their mean as a large one.
 
     Args:
-        columns: what is drawn, each in its colour.
+        columns: what is drawn, each in its colour; "published" as crosses. A panel that says what
+            is across shows that alone.
         is_logarithmic: whether the horizontal axis is.
-        has_panels: whether every column has a panel of its own, with the settings that have it:
-            for columns of different units.
+        panels: which settings are drawn together; the others follow below.
+        labels: names of columns, settings and baselines in words.
+        shares_axis: whether all panels have one horizontal axis.
     """
 
     columns: tuple[str, ...]
     is_logarithmic: bool = False
-    has_panels: bool = False
+    panels: tuple[Panel, ...] = (Panel(),)
+    labels: Labels = field(default_factory=dict)
+    shares_axis: bool = False
 
     def __call__(self, rows: Sequence[Row]) -> object:
         """A `matplotlib.figure.Figure`."""
         from matplotlib.figure import Figure
 
-        drawn = {column: self.points(rows, column) for column in self.columns}
-        every = list(dict.fromkeys(str(row["setting"]) for row in rows))
-        panels = [{column: points} for column, points in drawn.items() if points]
-        panels = panels if self.has_panels and panels else [drawn]
-        settings = [
-            [name for name in every if any(name in points for points in panel.values())]
-            if self.has_panels
-            else every
-            for panel in panels
+        panels = [
+            (panel, drawn)
+            for panel, named in by_panel(self.panels, rows)
+            if (drawn := self._drawn(panel, named))
+        ] or [(Panel(), {})]
+        near = [self._levels(panel, drawn, rows) for panel, drawn in panels]
+        heights = [
+            _LINE * (len(_settings(drawn)) + len(levels)) + _AXIS
+            for (_, drawn), levels in zip(panels, near, strict=True)
         ]
-        heights = [_LINE * len(names) + _AXIS for names in settings]
-        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-        result = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
-        for axes, panel, names in zip(result, panels, settings, strict=True):
-            self._draw(axes, panel, names)
-            for column in panel:
-                draw_baselines(axes, rows, column, is_level=False)
-        if len(panels[0]) > 1:
-            figure.legend(loc="outside lower center", ncols=len(self.columns), fontsize="small")
+        figure = Figure(figsize=(_WIDTH, sum(heights) + 0.3), layout="constrained")
+        grid = figure.subplots(
+            len(panels), squeeze=False, height_ratios=heights, sharex=self.shares_axis
+        )[:, 0]
+        for axes, (panel, drawn), levels in zip(grid, panels, near, strict=True):
+            self._draw(axes, drawn)
+            _name_rows(axes, _settings(drawn), levels)
+            write_title(axes, panel.title)
+        explain_marks(figure, self._marks([drawn for _, drawn in panels]))
+        place_names(figure, [])
         return figure
 
     def points(self, rows: Sequence[Row], column: str) -> dict[str, list[float]]:
         """The values of a column by setting; settings without one are left out."""
         results: dict[str, list[float]] = {}
         for row in rows:
-            value = row.get(column)
-            if isinstance(value, int | float):
-                results.setdefault(str(row["setting"]), []).append(float(value))
+            value = number_of(row.get(column))
+            if value is not None and row.get("baseline") is None:
+                results.setdefault(setting_of(row), []).append(value)
         return results
 
-    def _draw(self, axes: Any, panel: Mapping[str, _Points], settings: Sequence[str]) -> None:
-        for column, points in panel.items():
-            shown = colour(self.columns.index(column))
-            places = [settings.index(setting) for setting, values in points.items() for _ in values]
+    def _drawn(self, panel: Panel, named: NamedRows) -> dict[str, _Points]:
+        """The values of every column of a panel, by setting in words."""
+        columns = (panel.across,) if panel.across else self.columns
+        results: dict[str, dict[str, list[float]]] = {}
+        for column in columns:
+            for name, row in named:
+                value = number_of(row.get(column))
+                if value is not None:
+                    held = results.setdefault(column, {})
+                    held.setdefault(worded(name, self.labels), []).append(value)
+        return dict(results)
+
+    def _levels(
+        self, panel: Panel, drawn: Mapping[str, _Points], rows: Sequence[Row]
+    ) -> list[tuple[str, Level | None]]:
+        """What is written above the settings of a panel, a row each: baselines near, and far."""
+        results: list[tuple[str, Level | None]] = []
+        for column, points in drawn.items():
+            levels = levels_of(panel, rows, column, self.labels)
             values = [value for held in points.values() for value in held]
-            axes.plot(values, places, ".", color=shown, markersize=3)
-            means = [statistics.fmean(held) for held in points.values()]
-            places = [settings.index(setting) for setting in points]
-            axes.plot(means, places, "o", color=shown, markersize=5, label=named(column))
-        axes.set_yticks(range(len(settings)), settings, fontsize="small")
-        axes.invert_yaxis()  # the first setting on top
-        axes.grid(axis="y", linewidth=0.3)
+            near, far = near_and_far(levels, values, is_logarithmic=self.is_logarithmic)
+            below, above = (
+                ", ".join(
+                    f"{name}: {short(level.mean)}"
+                    for name, level in far.items()
+                    if (level.mean > max(values)) == is_above
+                )
+                for is_above in (False, True)
+            )
+            results += [(f"{name}: {short(level.mean)}", level) for name, level in near.items()]
+            results += [(f"← {below}", None)] if below else []
+            results += [(f"{above} →", None)] if above else []
+        return results
+
+    def _draw(self, axes: Any, drawn: Mapping[str, _Points]) -> None:
+        settings = _settings(drawn)
         if self.is_logarithmic:
             axes.set_xscale("log")
-        if len(panel) == 1:
-            (column,) = panel
-            axes.set_xlabel(named(column))
+        columns = [column for column in drawn if column != "published"]
+        for column, points in drawn.items():
+            places: list[float] = [settings.index(setting) for setting in points]
+            means = [statistics.fmean(held) for held in points.values()]
+            if column == "published":
+                axes.plot(means, places, "x", color=MUTED, markersize=6, markeredgewidth=1.5)
+                continue
+            # Columns stand above each other, so that none hides another.
+            step = 0.24 * (columns.index(column) - (len(columns) - 1) / 2)
+            places = [place + step for place in places]
+            shown = self._colour(column)
+            for place, held in zip(places, points.values(), strict=True):
+                interval = interval_of(held)
+                if interval is not None:
+                    low, high = (interval.mean + sign * interval.half_width for sign in (-1, 1))
+                    axes.hlines(place, low, high, color=shown, linewidth=1.4, alpha=0.6)
+                    axes.plot(
+                        held, [place] * len(held), ".", color=shown, markersize=3.5, alpha=0.7
+                    )
+            axes.plot(means, places, "o", color=shown, markersize=5.5)
+        if self.is_logarithmic:
+            _number_ticks(axes.xaxis)
+        if not self.shares_axis or axes.get_subplotspec().is_last_row():
+            axes.set_xlabel(", ".join(worded(column, self.labels) for column in columns))
+
+    def _colour(self, column: str) -> str:
+        return colour(self.columns.index(column) if column in self.columns else 0)
+
+    def _marks(self, every: Sequence[Mapping[str, _Points]]) -> list[Mark]:
+        marks = []
+        if any(len(drawn) > 1 for drawn in every):
+            for column in self.columns:
+                if any(column in drawn for drawn in every):
+                    text = worded(column, self.labels)
+                    marks.append(PUBLISHED if column == "published"
+                                 else Mark(text, self._colour(column), linestyle=""))  # fmt: skip
+        if any(len(held) > 1 for drawn in every for points in drawn.values()
+               for held in points.values()):  # fmt: skip
+            marks += [SEED, interval_mark(is_level=True)]
+        return marks
+
+
+def _settings(drawn: Mapping[str, _Points]) -> list[str]:
+    return list(dict.fromkeys(setting for points in drawn.values() for setting in points))
+
+
+def _name_rows(
+    axes: Any, settings: Sequence[str], levels: Sequence[tuple[str, Level | None]]
+) -> None:
+    """Name the settings, and above them the baselines: near ones beside their lines."""
+    axes.set_yticks(range(len(settings)), settings, fontsize="small")
+    axes.tick_params(axis="y", length=0)
+    for place in range(len(settings)):
+        axes.axhline(place, color="#E2E8F0", linewidth=0.6, zorder=0)
+    low = max(len(settings), 1) - 0.5
+    for number, (_, level) in enumerate(levels, start=1):
+        if level is not None:  # as high as its name
+            ends = [low, -number - 0.4]
+            axes.plot([level.mean] * 2, ends, ":", color=MUTED, linewidth=1.2)
+            if level.half_width:
+                sides = (level.mean + sign * level.half_width for sign in (-1, 1))
+                axes.fill_betweenx(ends, *sides, color=MUTED, alpha=0.1, linewidth=0, zorder=0)
+    axes.set_ylim(low, -0.5 - len(levels))
+    axes.autoscale_view(scaley=False)
+    to_axes = axes.transData + axes.transAxes.inverted()
+    for number, (text, level) in enumerate(levels, start=1):
+        # On the side where there is room, or at the edge that it is beyond.
+        if level is None:
+            is_left = text.endswith("→")
+            at, kind = float(is_left), axes.get_yaxis_transform()
+        else:
+            is_left = to_axes.transform((level.mean, 0))[0] > 0.5
+            at, kind = level.mean, "data"
+        axes.annotate(
+            text,
+            (at, -number),
+            xycoords=kind,
+            xytext=(-4 if is_left else 4, 0),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            va="center",
+            color=MUTED,
+            fontsize="small",
+        )
+
+
+# Curves: lists of numbers, as of the epochs of a training.
+
+
+@dataclass(frozen=True)
+class CurveFigure:
+    """Draws lists of numbers; every seed as a thin line, their mean as a thick one.
+
+    Args:
+        columns: of lists; if there are several, they tell the lines apart, else the panels'
+            expressions do.
+        across: column of the list of places; places are counted from 1 if it is empty.
+        names: of both axes.
+        start: column of a number that every list begins with at place 0.
+        is_logarithmic: whether the vertical axis is.
+        panels: which settings are drawn beside each other.
+        labels: names of columns, lines and baselines in words.
+        level: column of baselines that are drawn as level lines.
+        published: column of the source's number, a cross at the end of its line.
+        shares_axis: whether all panels have one vertical axis.
+    """
+
+    columns: tuple[str, ...]
+    names: tuple[str, str]
+    across: str = ""
+    start: str = ""
+    is_logarithmic: bool = False
+    panels: tuple[Panel, ...] = (Panel(),)
+    labels: Labels = field(default_factory=dict)
+    level: str = ""
+    published: str = ""
+    shares_axis: bool = True
+
+    def __call__(self, rows: Sequence[Row]) -> object:
+        """A `matplotlib.figure.Figure`."""
+        panels = [
+            (panel, named, curves)
+            for panel, named in by_panel(self.panels, rows, is_split=len(self.columns) > 1)
+            if (curves := self._curves(named))
+        ]
+        figure, grid = panel_grid(len(panels), shares_up=self.shares_axis, shares_across=False)
+        every = in_order((name for _, _, curves in panels for name in curves), self.labels)
+        repeated = names_above(every, [curves for _, _, curves in panels])
+        written = []
+        for axes, (panel, named, curves) in zip(grid, panels, strict=False):
+            names = Names(axes)
+            if self.is_logarithmic:
+                axes.set_yscale("log")
+            for name, seeds in curves.items():
+                mean = self._draw(axes, seeds, colour(every.index(name)))
+                if name not in repeated and name:
+                    shown = colour(every.index(name))
+                    names.ends.append((worded(name, self.labels), shown, mean))
+            values = [value for seeds in curves.values() for seed in seeds for _, value in seed]
+            if self.level:
+                levels = levels_of(panel, rows, self.level, self.labels)
+                names.draw_levels(levels, values, is_logarithmic=self.is_logarithmic)
+            self._draw_published(axes, named, curves, every)
+            axes.margins(x=0.03)
+            write_title(axes, panel.title)
+            axes.set_xlabel(self.names[0])
+            if not self.across:
+                axes.xaxis.get_major_locator().set_params(integer=True)
+            if axes.get_subplotspec().is_first_col():
+                axes.set_ylabel(self.names[1])
+            written.append(names)
+        explain_marks(figure, self._marks(panels, every, repeated))
+        place_names(figure, written)
+        return figure
+
+    def _curves(self, named: NamedRows) -> dict[str, list[list[Point]]]:
+        """The points of every seed of every line."""
+        results: dict[str, list[list[Point]]] = {}
+        for column in self.columns:
+            for name, row in named:
+                points = list(self._points(row, column))
+                if points:
+                    line = column if len(self.columns) > 1 else name
+                    results.setdefault(line, []).append(points)
+        return results
+
+    def _points(self, row: Row, column: str) -> Iterator[Point]:
+        values, places = row.get(column), row.get(self.across)
+        if not isinstance(values, list):
+            return
+        if not isinstance(places, list):
+            places = [float(number) for number in range(1, len(values) + 1)]
+        first = number_of(row.get(self.start))
+        if first is not None:
+            values, places = [first, *values], [0.0, *places]
+        for place, value in zip(places, values, strict=False):
+            if value > 0 or not self.is_logarithmic:  # zero has no place on such an axis
+                yield float(place), float(value)
+
+    def _draw(self, axes: Any, seeds: Sequence[Sequence[Point]], shown: str) -> list[Point]:
+        """Draw the seeds and their mean, which is returned."""
+        for points in seeds if len(seeds) > 1 else ():
+            axes.plot(*zip(*points, strict=True), color=shown, linewidth=0.6, alpha=0.45)
+        mean = _means([point for points in seeds for point in points])
+        axes.plot(*zip(*mean, strict=True), color=shown, linewidth=1.6)
+        return mean
+
+    def _draw_published(
+        self, axes: Any, named: NamedRows, curves: Mapping[str, Sequence[Sequence[Point]]],
+        every: Sequence[str],
+    ) -> None:  # fmt: skip
+        for name, row in named:
+            value = number_of(row.get(self.published))
+            if value is not None and name in curves:
+                end = max(place for points in curves[name] for place, _ in points)
+                shown = colour(every.index(name))
+                axes.plot([end], [value], "x", color=shown, markersize=6, markeredgewidth=1.5)
+
+    def _marks(
+        self,
+        panels: Sequence[tuple[Panel, NamedRows, Mapping[str, Sequence[Sequence[Point]]]]],
+        every: Sequence[str],
+        repeated: set[str],
+    ) -> list[Mark]:
+        marks = [
+            Mark(worded(name, self.labels), colour(number), marker="")
+            for number, name in enumerate(every)
+            if name in repeated and name
+        ]
+        if self.published and any(
+            row.get(self.published) is not None for _, named, _ in panels for _, row in named
+        ):
+            marks.append(PUBLISHED)
+        if any(len(seeds) > 1 for _, _, curves in panels for seeds in curves.values()):
+            marks.append(SEED_LINE)
+        return marks

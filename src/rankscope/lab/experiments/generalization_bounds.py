@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -32,7 +32,8 @@ from rankscope.lab.experiments.cp_networks import (
     small_network,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import LineFigure
+from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.figures import CurveFigure, LineFigure
 from rankscope.lab.experiments.statements import sign_statement
 from rankscope.lab.experiments.table import partial_correlation
 from rankscope.networks.cp_networks import with_cp_layers
@@ -131,48 +132,6 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-# Bounds and the test error over the epochs of training, a panel for each setting.
-
-
-_PANEL = (4.4, 3.4)
-
-
-def draw_bounds(rows: Sequence[Row]) -> object:
-    """A `matplotlib.figure.Figure`; a line for each seed, on a logarithmic axis."""
-    from matplotlib.figure import Figure
-
-    settings = list(dict.fromkeys(str(row["setting"]) for row in rows))
-    columns = min(3, len(settings))
-    lines = -(-len(settings) // columns)
-    figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * lines), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False)
-    for number, panel in enumerate(panels.flat):
-        if number >= len(settings):
-            panel.set_visible(False)
-            continue
-        _draw(panel, [row for row in rows if row["setting"] == settings[number]])
-        panel.set_title(settings[number], loc="left", fontsize="small")
-    marks, names = panels.flat[0].get_legend_handles_labels()
-    figure.legend(marks, names, loc="outside lower center", ncols=len(names), fontsize="small")
-    return figure
-
-
-# Matplotlib's classes can only be named where it is imported; hence Any.
-def _draw(panel: Any, rows: Sequence[Row]) -> None:
-    for number, name in enumerate((TEST_ERROR, *BOUNDS)):
-        label: str | None = name
-        for row in rows:
-            epochs, curve = row["epochs"], row.get(f"{name} curve")
-            if isinstance(epochs, list) and isinstance(curve, list):
-                # Zero has no place on a logarithmic axis.
-                points = [(x, y) for x, y in zip(epochs, curve, strict=True) if y > 0]
-                across, up = [x for x, _ in points], [y for _, y in points]
-                panel.plot(across, up, color=f"C{number}", linewidth=1.0, label=label)
-                label = None
-    panel.set_yscale("log")
-    panel.set_xlabel("epoch", fontsize="small")
-
-
 # `bound-vs-test-error`: does a bound from compression follow the test error during training?
 
 
@@ -229,7 +188,29 @@ BOUND_VS_TEST_ERROR = Experiment(
     ),
     seconds=1800.0,
     seeds=3,
-    figure=draw_bounds,
+    figure=CurveFigure(
+        tuple(f"{name} curve" for name in (TEST_ERROR, *BOUNDS)),
+        ("epoch", "error, and bounds up to constants"),
+        across="epochs",
+        is_logarithmic=True,
+        panels=(
+            Panel("Digits", "digits"),
+            Panel("Digits, margin 5", "digits-margin-5"),
+            Panel("Digits, weight decay 3", "digits-decay-3"),
+            Panel("Digits, weight decay 6", "digits-decay-6"),
+            Panel("Digits, 40 % random labels", "digits-noise-0.4"),
+            Panel("Fashion-MNIST, decay 3", "fashion-mnist-decay-3"),
+            Panel("CIFAR-10, decay 3", "cifar10-decay-3"),
+            Panel("CIFAR-10 ResNet-20, decay 3", _RESNET.setting),
+        ),
+        labels={
+            "test error curve": "test error",
+            "triangle curve": "ours, triangle form",
+            "exact curve": "ours, exact form",
+            "measured curve": "ours, measured form",
+            "arora-order curve": "Arora et al.",
+        },
+    ),
     claims=Claims("Does the bound follow the test error during training?", facts=_follows),
     needs="FashionMNIST/raw and cifar-10-batches-bin",
     protocol=(
@@ -421,7 +402,16 @@ NON_VACUOUS_BOUND = Experiment(
     ),
     seconds=1800.0,
     seeds=3,
-    figure=LineFigure("parameters", "bound", ("group",)),
+    figure=LineFigure(
+        "parameters",
+        "bound",
+        "group",
+        labels={"bound": "bound on the test error (probability 0.95)"}
+        | {
+            f"{data_set}, {bits} bits": f"{worded(data_set, {})}, {bits} bits"
+            for data_set, _, bits in _SETTINGS
+        },
+    ),
     summary=largest,
     claims=Claims(
         "How large may a network be for a bound on its error that says something?", facts=_held

@@ -5,7 +5,6 @@ convolutional network then classifies the vertices. All rules see the same graph
 vertices and the same initial weights in each seed.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -18,8 +17,8 @@ from torch import Tensor, nn
 from rankscope.lab.experiments.baselines import BaselineEntry
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import colour, draw_baselines
-from rankscope.lab.experiments.table import Interval
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.figures import LineFigure
 from rankscope.networks.datasets import load_data_set
 from rankscope.rank.graphs import Graph, from_networkx
 from rankscope.rank.sparsification import Rule, sparsify
@@ -263,40 +262,6 @@ def _pairs() -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def _figure(rows: Sequence[Row]) -> object:
-    """A panel for each graph: accuracy against the share of edges, a line for each rule."""
-    from matplotlib.figure import Figure
-
-    graphs = [name for name in GraphName if any(row.get("graph") == name for row in rows)]
-    figure = Figure(figsize=(3.2 * len(graphs), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(graphs), squeeze=False)[0]
-    for axes, graph in zip(panels, graphs, strict=True):
-        for number, rule in enumerate(Rule):
-            named = (str(rule), "all edges")
-            own = [row for row in rows if row.get("graph") == graph and row["rule"] in named]
-            shares = sorted({float(str(row["share"])) for row in own})
-            intervals = [
-                Interval.of(held, seeds=len(held))
-                for share in shares
-                if (held := [float(str(r["accuracy"])) for r in own if r["share"] == share])
-            ]
-            axes.errorbar(
-                [share + 0.008 * (number - 1.5) for share in shares],
-                [interval.mean for interval in intervals],
-                yerr=[interval.half_width for interval in intervals],
-                color=colour(number), marker="o", markersize=4, linewidth=1, label=str(rule),
-            )  # fmt: skip
-        kinds = (f"{graph}-no-edges", f"{graph}-majority")
-        draw_baselines(
-            axes, [row for row in rows if row.get("baseline") in kinds], "accuracy", is_level=True
-        )
-        axes.set_title(str(graph), fontsize="medium")
-        axes.set_xlabel("share of the edges kept")
-    panels[0].set_ylabel("accuracy (percent), 95 % intervals")
-    panels[-1].legend(fontsize="small", loc="lower right")
-    return figure
-
-
 GRAPH_SPARSIFICATION = Experiment(
     name="graph-sparsification",
     title="Graph networks on a share of the edges: accuracy in percent by removal rule",
@@ -313,7 +278,31 @@ GRAPH_SPARSIFICATION = Experiment(
         "vertices see their own number. A seed fixes graph, known vertices and initial weights "
         "for all rules. Spectral removal keeps edges drawn by effective resistance."
     ),
-    figure=_figure,
+    figure=LineFigure(
+        "share",
+        "accuracy",
+        is_logarithmic=False,
+        panels=tuple(
+            Panel(
+                title,
+                rf"{graph}-(.+)-\d+",
+                baselines=f"{graph}-(.+)",
+                levels=f"{graph}-(all-edges)",
+            )
+            for graph, title in (
+                (GraphName.KARATE, "Karate club"),
+                (GraphName.BLOCKS, "Blocks"),
+                (GraphName.DIGITS, "Digits"),
+            )
+        ),
+        labels={
+            "share": "share of the edges kept",
+            "walk": "walk index",
+            "one-walk": "1-walk index (degrees)",
+            "random": "random edges",
+            "spectral": "effective resistance",
+        },
+    ),
     claims=Claims(
         "Does removing edges by walk index cost a graph network less than other rules?",
         _pairs(),

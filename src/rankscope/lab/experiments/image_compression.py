@@ -18,6 +18,7 @@ from rankscope.factorize.convolution import FactorizedConv2d
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel, worded
 from rankscope.lab.experiments.figures import DotFigure, LineFigure
 from rankscope.lab.experiments.image_workloads import (
     DIGITS,
@@ -330,6 +331,24 @@ _PROTOCOL = (
     "seconds. Accuracy in percent on the whole test set. --quick: the embedded digits network."
 )
 
+_FORMATS = {
+    "svd": "SVD",
+    "cp": "CP",
+    "tucker": "Tucker",
+    "tensor-train": "Tensor train",
+    "tensor-ring": "Tensor ring",
+}
+_FIGURE = LineFigure(
+    "share",
+    "accuracy",
+    panels=(
+        *(Panel(title, rf"(r-)?{name}-\d+", levels="(dense)") for name, title in _FORMATS.items()),
+        Panel("Formats chosen together", r"(best)-\d+", levels="(dense)"),
+    ),
+    labels={"": "plain", "r-": "reshaped", "best": "formats and ranks planned"},
+    shares_axis=True,
+)
+
 CIFAR10_COMPRESSION = Experiment(
     name="cifar10-compression",
     title="ResNet-32 on CIFAR-10: accuracy in percent at counted shares of 460,800 weights",
@@ -350,7 +369,7 @@ CIFAR10_COMPRESSION = Experiment(
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=_QUICK,
     protocol=_PROTOCOL,
-    figure=LineFigure("share", "accuracy", "format"),
+    figure=_FIGURE,
 )
 
 _MIXED = replace(SOURCE_RECIPE, precision=MixedPrecision())
@@ -392,7 +411,11 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
     seconds=3600.0,
     quick=(DistilledEntry(DIGITS, 0.1, "svd", recipe=_MIXED, end_to_end=_MIXED_END_TO_END),),
     protocol=f"The start of cifar10-compression. {_TWICE}",
-    figure=DotFigure(("accuracy", "published")),
+    figure=DotFigure(
+        ("accuracy", "published"),
+        panels=(Panel("A tenth of the weights", r"(.+)-10"),),
+        labels={f"r-{name}": f"reshaped {worded(name, {})}" for name in _FORMATS},
+    ),
 )
 
 CIFAR10_COMPRESSION_PLANNED = Experiment(
@@ -408,7 +431,11 @@ CIFAR10_COMPRESSION_PLANNED = Experiment(
     seconds=7200.0,
     quick=(PlannedEntry(DIGITS, 0.1),),
     protocol=f"A plan of formats and ranks for the outputs on 1,024 images. {_TWICE}",
-    figure=DotFigure(("accuracy",)),
+    figure=DotFigure(
+        ("accuracy",),
+        panels=(Panel("Share of the weights kept", r"best-(\d+)"),),
+        labels={"10": "10 percent", "5": "5 percent"},
+    ),
 )
 
 DIGITS_COMPRESSION = Experiment(
@@ -426,5 +453,5 @@ DIGITS_COMPRESSION = Experiment(
     seconds=30.0,
     quick=_QUICK,
     protocol=_PROTOCOL,
-    figure=LineFigure("share", "accuracy", "format"),
+    figure=_FIGURE,
 )

@@ -20,6 +20,7 @@ from rankscope.lab.experiments.cp_networks import (
     WorkloadTraining,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel, worded
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.networks.batches import TensorData
 from rankscope.networks.datasets import DataSet
@@ -174,6 +175,26 @@ _REGULARIZED_DIGITS = _workloads("digits", 32, is_regularized=True)
 _FASHION = _workloads("fashion-mnist", 16, is_regularized=False)
 _QUICK = replace(_RECIPE, epochs=60)
 
+_FIGURE = LineFigure(
+    "noise",
+    "test accuracy",
+    is_logarithmic=False,
+    panels=tuple(
+        Panel(worded(data_set, {}), rf"{data_set}-(.+)-noise-[\d.]+", baselines=f"{data_set}-(.+)")
+        for data_set in ("digits", "fashion-mnist", "cifar10")
+    ),
+    dashed="-regularized",
+    labels={
+        "plain": "plain layers",
+        "cp": "CP layers",
+        "plain-regularized": "plain layers, regularized",
+        "cp-regularized": "CP layers, regularized",
+        "resnet20-plain": "ResNet-20, plain layers",
+        "resnet20-cp": "ResNet-20, CP layers",
+    },
+    shares_axis=True,
+)
+
 LABEL_NOISE = Experiment(
     name="label-noise",
     title="Trained on partly random labels: accuracy on true ones, in percent",
@@ -197,7 +218,7 @@ LABEL_NOISE = Experiment(
     ),
     seconds=600.0,
     seeds=3,
-    figure=LineFigure("noise", "test accuracy", "network", is_logarithmic=False),
+    figure=_FIGURE,
     claims=Claims(
         "Do CP layers keep more accuracy than plain ones when labels are wrong?",
         tuple(
@@ -256,7 +277,7 @@ LABEL_NOISE_CIFAR10 = Experiment(
     quick=LABEL_NOISE.quick[:2],
     seconds=1800.0,
     seeds=3,
-    figure=LineFigure("noise", "test accuracy", "network", is_logarithmic=False),
+    figure=_FIGURE,
     claims=Claims(
         "Do CP layers keep more accuracy than plain ones when labels of CIFAR-10 are wrong?",
         tuple(

@@ -27,7 +27,8 @@ from rankscope.lab.data.scoring import (
 from rankscope.lab.data.text_data import read_scored_pairs
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import DotFigure
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.figures import LineFigure
 from rankscope.networks.batches import Batch, TensorData
 from rankscope.networks.catalogue import build_trained
 from rankscope.networks.encoder import WordPieces
@@ -301,13 +302,29 @@ def _claims(what: str, unit: str, shares: tuple[float, ...]) -> Claims:
     return Claims(f"How much of {what} is left at a share of the parameters?", tuple(pairs))
 
 
+_FIGURE = LineFigure(
+    "share",
+    "score",
+    is_logarithmic=False,
+    panels=(Panel("", r"\d+-(.+)", levels="(dense)"),),
+    labels={
+        "share": "share of the parameters kept",
+        "outputs-repaired": "planned on outputs, repaired",
+        "outputs": "planned on outputs",
+        "weights": "planned on weights",
+        "of-the-time-repaired": "planned for 70 % of the time, repaired",
+    },
+)
+
 MINILM_COMPRESSION = Experiment(
     name="minilm-compression",
     title="MiniLM: Spearman correlation x 100 on STS-B at shares of 22,713,216 parameters",
     entries=(*_entries(SentenceVectors(), (0.9, 0.75, 0.5)), FasterEntry(SentenceVectors(), 0.7)),
     needs="all-MiniLM-L6-v2, STS-B, and the extra [text]",
     claims=_claims("MiniLM's correlation", "points", (0.9, 0.75, 0.5)),
-    figure=DotFigure(("score",)),
+    figure=replace(
+        _FIGURE, labels={**_FIGURE.labels, "score": "Spearman correlation on STS-B (percent)"}
+    ),
 )
 
 PRONUNCIATION_COMPRESSION = Experiment(
@@ -316,5 +333,5 @@ PRONUNCIATION_COMPRESSION = Experiment(
     entries=_entries(Pronunciation(), (0.75, 0.5, 0.25)),
     needs="g2p_en and CMUdict",
     claims=_claims("a recurrent network's words", "points", (0.75, 0.5, 0.25)),
-    figure=DotFigure(("score",)),
+    figure=replace(_FIGURE, labels={**_FIGURE.labels, "score": "words spoken rightly (percent)"}),
 )

@@ -1,10 +1,9 @@
 """`lipschitz-digits` and `lipschitz-cifar10`: accuracy clean, attacked and certified."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +16,12 @@ from rankscope.compression.training.recipe import (
     PiecewiseLinear,
     Recipe,
 )
-from rankscope.drawing.themes import LIGHT
 from rankscope.errors import ExperimentError
 from rankscope.lab.data.losses import AdversarialLoss, MarginLoss, OffsetCrossEntropy
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext, Value
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.figures import CurveFigure
 from rankscope.networks.batches import Normalization, TensorData
 from rankscope.networks.catalogue import BUILT_IN
 from rankscope.networks.datasets import DataSet, load_data_set
@@ -257,43 +257,30 @@ def _listed(row: Row, name: str) -> list[float]:
     return values
 
 
-# Accuracy over the radius, after an attack and certified; one panel for each network.
+# Accuracy over the radius, after an attack and certified; the truth is between them.
 
 
-_PROVED, _ATTACKED = LIGHT.shape("parameter").stroke, LIGHT.wire("cut").color
-_ACROSS = 4  # panels beside each other
-
-
-# Matplotlib's classes can only be named where it is imported; hence Any.
-def draw_accuracies(rows: Sequence[Row]) -> Any:
-    """A figure of rows of `LipschitzEntry`, two lines for each seed; the truth is between them."""
-    from matplotlib.figure import Figure
-
-    networks = dict.fromkeys(str(row["network"]) for row in rows)
-    across = min(_ACROSS, len(networks))
-    down = math.ceil(len(networks) / across)
-    figure = Figure(figsize=(2.4 * across, 2.2 * down), layout="constrained")
-    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flatten()
-    for panel, network in zip(panels, networks, strict=False):
-        panel.set_title(network)
-        for row in rows:
-            if row["network"] == network:
-                _draw_row(panel, row)
-    for panel in panels[len(networks) :]:
-        panel.set_axis_off()
-    panels[0].set_ylim(0, 100)
-    panels[0].set_ylabel("accuracy in percent")
-    figure.supxlabel("radius of perturbations, l2")
-    handles = panels[0].get_lines()[:2]
-    figure.legend(handles=handles, loc="outside lower right", ncols=2)
-    return figure
-
-
-def _draw_row(panel: Any, row: Row) -> None:
-    attacked, certified = _listed(row, "attacked"), _listed(row, "certified")
-    places = [0.0, *_listed(row, "radii")]
-    panel.plot(places, [row["clean"], *attacked], color=_ATTACKED, label="after the attack")
-    panel.plot(places, [row["clean"], *certified], color=_PROVED, label="certified")
+_TITLES = {
+    "lip-convnet-6": "LipConvNet-6",
+    "lip-convnet-6-margin-1": "LipConvNet-6, margin 1",
+    "lip-convnet-10-32": "LipConvNet-10 of width 32",
+    "wide-resnet-10-1": "Wide ResNet-10-1",
+    "resnet9-8": "ResNet-9",
+    "resnet9-8-scaled": "ResNet-9, scaled pixels",
+    "resnet9-8-longer": "ResNet-9, longer",
+    "resnet9-8-longer-scaled": "ResNet-9, longer, scaled",
+    "resnet9-32": "ResNet-9 of width 32",
+    "usual": "Usual network",
+    "usual-adversarial": "Usual, on attacked images",
+}
+FIGURE = CurveFigure(
+    ("certified", "attacked"),
+    ("l2 radius (pixels in 0..1)", "accuracy (percent)"),
+    across="radii",
+    start="clean",
+    panels=tuple(Panel(title, name) for name, title in _TITLES.items()),
+    labels={"certified": "certified", "attacked": "after the attack"},
+)
 
 
 # `lipschitz-digits`: certified networks beside usual ones, on images that come with scikit-learn.
@@ -385,7 +372,7 @@ LIPSCHITZ_DIGITS = Experiment(
         facts=facts,
         stopping="Three seeds of every network, whatever they say.",
     ),
-    figure=draw_accuracies,
+    figure=FIGURE,
 )
 
 
@@ -536,7 +523,7 @@ LIPSCHITZ_CIFAR10 = Experiment(
         facts=facts,
         stopping="Three seeds of every network, whatever they say.",
     ),
-    figure=draw_accuracies,
+    figure=FIGURE,
 )
 
 
@@ -592,5 +579,5 @@ LIPSCHITZ_CIFAR10_LONGER = Experiment(
         facts=facts,
         stopping=f"{HOURS_OF_SAMPLES:,} images.",
     ),
-    figure=draw_accuracies,
+    figure=FIGURE,
 )

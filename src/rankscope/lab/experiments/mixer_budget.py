@@ -16,6 +16,7 @@ from rankscope.compression.training.recipe import Cosine, Recipe
 from rankscope.lab.experiments.baselines import ClassBaseline, class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.figures import DotFigure
 from rankscope.lab.experiments.statements import judge
 from rankscope.networks.batches import TensorData
@@ -271,7 +272,20 @@ MIXER_BUDGET = Experiment(
         "regression."
     ),
     seeds=5,
-    figure=DotFigure(("test accuracy",)),
+    figure=DotFigure(
+        ("test accuracy",),
+        panels=tuple(
+            Panel(f"At most {budget:,} parameters", f"(.+)-{budget}", baselines="digits-(.+)")
+            for budget in BUDGETS
+        ),
+        labels={
+            "mixer-square": "mixer, squares",
+            "mixer-gelu": "mixer, GELU",
+            "attention-degree-5": "attention of degree 5",
+            "degree-2": "layers of degree 2",
+            "degree-3": "layers of degree 3",
+        },
+    ),
     claims=Claims(
         "Does the degree of its layers explain what a mixer can learn?",
         _pairs(),

@@ -26,6 +26,8 @@ from rankscope.errors import MissingExtraError
 from rankscope.factorize.frequency_blocks import Torus, frequency_blocks
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_names import Names, place_names
+from rankscope.lab.experiments.figure_parts import colour, worded
 from rankscope.progress import Progress
 from rankscope.robust.norm_preserving import MaxMin
 from rankscope.robust.orthogonal import OrthogonalConv2d
@@ -233,6 +235,7 @@ REFERENCES: dict[str, type[ReferenceConvolution]] = {
 
 
 _PREFIX = "gradient after "
+_NAMES = {"torch": "usual convolution"}
 
 
 # Matplotlib's classes can only be named where it is imported; hence Any.
@@ -242,6 +245,8 @@ def draw_gradients(rows: Sequence[Row]) -> Any:
 
     figure = Figure(figsize=(6.0, 3.6), layout="constrained")
     axes = figure.add_subplot()
+    names = Names(axes)
+    axes.set_yscale("log")
     for row in rows:
         ratios = {
             int(column.removeprefix(_PREFIX)): value
@@ -249,11 +254,16 @@ def draw_gradients(rows: Sequence[Row]) -> Any:
             if column.startswith(_PREFIX) and isinstance(value, float)
         }
         if ratios:
-            axes.plot([*ratios], [*ratios.values()], marker="o", label=str(row["layer"]))
-    axes.set_yscale("log")
+            name, shown = worded(str(row["layer"]), _NAMES), colour(len(names.ends))
+            # The first lines on top: where others cover them, the name has their colour.
+            axes.plot(
+                [*ratios], [*ratios.values()], marker="o", markersize=4.5, color=shown, label=name,
+                zorder=3 - 0.01 * len(names.ends),
+            )  # fmt: skip
+            names.ends.append((name, shown, list(ratios.items())))
     axes.set_xlabel("convolutions that a gradient passed")
-    axes.set_ylabel("its norm, over that before")
-    figure.legend(loc="outside right upper")
+    axes.set_ylabel("ratio of its norm to that before")
+    place_names(figure, [names])
     return figure
 
 

@@ -23,6 +23,7 @@ from rankscope.factorize.formats.channel_factors import balanced_factors
 from rankscope.factorize.formats.format import Format, WeightShape
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.figures import DotFigure
 from rankscope.progress import Progress
 
@@ -178,6 +179,8 @@ def _winners(rows: Sequence[Row]) -> tuple[Statement, ...]:
     return tuple(statements)
 
 
+KEPT = (0.012, 0.025, 0.04)
+
 RESHAPING = Experiment(
     name="reshaping",
     title="Relative error of planted kernels at equal parameters, plain and reshaped forms",
@@ -185,11 +188,28 @@ RESHAPING = Experiment(
         PlantedKernelEntry(structure, shape, keep)
         for shape in (WeightShape(64, 64, (3, 3)), WeightShape(64, 32, (3, 3)))
         for structure in Structure
-        for keep in (0.012, 0.025, 0.04)
+        for keep in KEPT
     ),
     quick=tuple(
         PlantedKernelEntry(structure, WeightShape(16, 16, (3, 3)), 0.06) for structure in Structure
     ),
     claims=Claims("For which kernels are reshaped forms better than plain ones?", facts=_winners),
-    figure=DotFigure(("best plain", "best reshaped"), is_logarithmic=True),
+    figure=DotFigure(
+        ("best plain", "best reshaped"),
+        is_logarithmic=True,
+        panels=tuple(
+            Panel(f"{structure.capitalize()} kernels", f"{structure.replace(' ', '-')}-(.+)")
+            for structure in Structure
+        ),
+        labels={
+            f"{into}-to-64-at-{100 * keep:g}": f"{into} to 64 channels, {100 * keep:g} % kept"
+            for into in (32, 64)
+            for keep in KEPT
+        }
+        | {
+            "best plain": "relative error of the best plain form",
+            "best reshaped": "of the best reshaped form",
+        },
+        shares_axis=True,
+    ),
 )

@@ -239,8 +239,18 @@ def _write_outcome(outcome: Outcome, folder: Path) -> None:
     write_atomically(folder / TABLE, text.encode())
     document = json.dumps(outcome.to_dict(), indent=1, allow_nan=False)
     write_atomically(folder / RESULTS, document.encode())
+    if outcome.is_complete:
+        draw_outcome(outcome, folder)
+
+
+def draw_outcome(outcome: Outcome, folder: Path) -> None:
+    """Write `figure.svg` of the rows that are there, if the experiment has one.
+
+    Raises:
+        MissingExtraError: if it cannot be drawn without matplotlib.
+    """
     figure = outcome.experiment.figure
-    if figure is not None and outcome.is_complete:
+    if figure is not None:
         what = f"the figure of {outcome.experiment.name}"
         write_figure(folder / FIGURE, lambda: figure(outcome.rows), what=what)
 

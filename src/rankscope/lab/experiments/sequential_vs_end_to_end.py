@@ -153,6 +153,13 @@ _ACCURACY = Score("accuracy", "points", is_lower_better=False)
 _SAMPLES = (10_000, 25_000, 100_000)
 
 
+_FIGURE = LineFigure(
+    "samples",
+    "accuracy",
+    ("format", "protocol"),
+    labels={"r-tensor-train": "reshaped tensor train", "end-to-end": "end to end"},
+)
+
 SEQUENTIAL_VS_END_TO_END = Experiment(
     name="sequential-vs-end-to-end",
     title="ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
@@ -187,7 +194,7 @@ SEQUENTIAL_VS_END_TO_END = Experiment(
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=(*_cells(DIGITS, (1_000,)), *_scratch_cells(DIGITS, (1_000,))),
-    figure=LineFigure("samples", "accuracy", ("format", "protocol")),
+    figure=_FIGURE,
 )
 
 SEQUENTIAL_VS_END_TO_END_DIGITS = Experiment(
@@ -196,5 +203,5 @@ SEQUENTIAL_VS_END_TO_END_DIGITS = Experiment(
     entries=_cells(DIGITS, (1_000, 3_000, 10_000, 30_000)),
     seconds=60.0,
     quick=_cells(DIGITS, (1_000,)),
-    figure=LineFigure("samples", "accuracy", ("format", "protocol")),
+    figure=_FIGURE,
 )

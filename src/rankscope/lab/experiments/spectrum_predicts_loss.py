@@ -29,6 +29,8 @@ from rankscope.lab.experiments.decoder_compression import (
     uniform_rank,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_names import place_names
+from rankscope.lab.experiments.figure_parts import worded
 
 SHARE = 0.5  # of a matrix's parameters that its two factors hold
 _POINTS = 3  # truncations at a sixth, a half and five sixths of a matrix's parameters
@@ -215,6 +217,9 @@ def _interval(row: Row, name: str) -> tuple[float, Sequence[float]]:
     return value, ends
 
 
+_MODELS = {"smollm2": "SmolLM2-135M"}
+
+
 # Matplotlib's classes can only be named where it is imported; hence Any.
 def draw_predictors(rows: Sequence[Row]) -> Any:
     """Divergence over what is lost of the outputs and of the weights; one point for each matrix."""
@@ -228,11 +233,16 @@ def draw_predictors(rows: Sequence[Row]) -> Any:
         for panel, rule in zip(line, ("lost of the weights", "lost of the outputs"), strict=True):
             panel.loglog(row[f"{rule}, each"], row[f"{LOST}, each"], ".", color=color, ms=4)
             value, (low, high) = _interval(row, rule)
-            panel.set_title(f"{row['setting']}: {value:+.2f} ({low:+.2f} to {high:+.2f})", size=9)
+            model = worded(str(row["setting"]), _MODELS)
+            panel.set_title(
+                f"{model}, correlation {value:+.2f} ({low:+.2f} to {high:+.2f})",
+                loc="left", fontsize="small", fontweight="bold",
+            )  # fmt: skip
             panel.set_xlabel(f"share {rule}, squared")
             panel.xaxis.set_minor_formatter(NullFormatter())
             panel.grid(visible=True, alpha=0.3)
-        line[0].set_ylabel("divergence, nats")
+        line[0].set_ylabel("divergence (nats)")
+    place_names(figure, [])
     return figure
 
 

@@ -16,6 +16,8 @@ from rankscope.factorize.cp_fit import CPFit, FitOptions
 from rankscope.factorize.rank_interval import CPRankOptions, cp_rank
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_names import Names, place_names
+from rankscope.lab.experiments.figure_parts import Mark, colour, explain_marks
 from rankscope.progress import Progress
 from rankscope.rank.bounds.polynomials import alkin_lower_bound, odd_even_upper_bound
 from rankscope.rank.elimination import rank_modulo
@@ -117,22 +119,25 @@ def intervals(rows: Sequence[Row]) -> object:
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    for name, style in (("q^(d/2)", "C1-"), ("odd-even rank", "C2:")):
+    names = Names(axes)
+    axes.set_yscale("log", base=2)
+    for number, (name, style) in enumerate((("q^(d/2)", "-"), ("odd-even rank", ":")), start=1):
         points = {
             float(str(row["d"])): float(str(row[name])) for row in rows if row[name] is not None
         }
-        axes.plot([*points], [*points.values()], style, label=name)
-    for number, row in enumerate(rows):
+        axes.plot([*points], [*points.values()], style, color=colour(number))
+        names.ends.append((name, colour(number), list(points.items())))
+    for row in rows:
         place, least, most = (
             float(str(row[name])) for name in ("d", "CP rank at least", "CP rank at most")
         )
         place += 0.15 * int(str(row["seed"] or 0))  # seeds beside each other
-        label = None if number else "CP rank: proved to found"
-        axes.plot([place, place], [least, most], "C0o-", markersize=3, label=label)
-    axes.set_yscale("log", base=2)
+        axes.plot([place, place], [least, most], "o-", color=colour(0), markersize=3)
     axes.set_xlabel("order d")
     axes.set_ylabel("rank")
-    axes.legend()
+    axes.yaxis.set_major_formatter("{x:g}")
+    explain_marks(figure, [Mark("CP rank of one train, from proved to found", colour(0))])
+    place_names(figure, [names])
     return figure
 
 
