@@ -9,7 +9,7 @@ from rankscope.errors import RankscopeError, RequestError
 from rankscope.extras import package
 from rankscope.page import diagram_view, figure_view, job_view, model_view, split_view
 from rankscope.page.endpoints import Download, Endpoint, openapi
-from rankscope.page.security import Guard, TooLargeError
+from rankscope.page.security import Guard, BodyTooLargeError
 from rankscope.page.session import Session
 from rankscope.page.shell import STATIC, encoded, page_html, stylesheet
 from rankscope.strict_json import parse_document, read_as
@@ -135,7 +135,11 @@ class _NoJsonError(Exception):
     """The body says that it is something else than JSON."""
 
 
-_STATUS: dict[type[Exception], int] = {_NoJsonError: 415, TooLargeError: 413, RankscopeError: 400}
+_STATUS: dict[type[Exception], int] = {
+    _NoJsonError: 415,
+    BodyTooLargeError: 413,
+    RankscopeError: 400,
+}
 
 
 async def _body(request: "Request", endpoint: Endpoint) -> Mapping[str, Any]:
