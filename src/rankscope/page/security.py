@@ -96,7 +96,7 @@ class Guard:
         return len(shown) == 1 and compare_digest(shown[0], self._token)
 
 
-class BodyTooLargeError(Exception):
+class LongBodyError(Exception):
     """More bytes came than the request said."""
 
 
@@ -111,7 +111,7 @@ class _Limited:
         message = await self._receive()
         self._total += len(message.get("body", b""))
         if self._total > MAX_BODY:
-            raise BodyTooLargeError(_too_large())
+            raise LongBodyError(_too_large())
         return message
 
 

@@ -9,7 +9,7 @@ from rankscope.errors import RankscopeError, RequestError
 from rankscope.extras import package
 from rankscope.page import diagram_view, figure_view, job_view, model_view, split_view
 from rankscope.page.endpoints import Download, Endpoint, openapi
-from rankscope.page.security import Guard, BodyTooLargeError
+from rankscope.page.security import Guard, LongBodyError
 from rankscope.page.session import Session
 from rankscope.page.shell import STATIC, encoded, page_html, stylesheet
 from rankscope.strict_json import parse_document, read_as
@@ -137,7 +137,7 @@ class _NoJsonError(Exception):
 
 _STATUS: dict[type[Exception], int] = {
     _NoJsonError: 415,
-    BodyTooLargeError: 413,
+    LongBodyError: 413,
     RankscopeError: 400,
 }
 
