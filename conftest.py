@@ -103,6 +103,12 @@ def _in_an_empty_folder(
 
 
 @pytest.fixture(autouse=True)
+def _same_weights() -> None:
+    """Weights that a test draws are the same every time, in whatever order tests run."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test downloads a data set."""
     monkeypatch.setenv("RANKSCOPE_OFFLINE", "1")

@@ -161,6 +161,7 @@ def test_full_ranks_have_no_error_and_count_at_most_the_dense_weights() -> None:
 
 
 def test_a_dead_layer_is_refused_by_name_in_paper_mode_and_free_in_direct_mode() -> None:
+    torch.manual_seed(0)  # other weights may happen to be dead on a sample in the first layer, too
     model: Any = nn.Sequential(
         CPLinear(4, 5, rank=3), nn.ReLU(), CPLinear(5, 5, rank=3), nn.ReLU(), CPLinear(5, 3, rank=2)
     ).double()

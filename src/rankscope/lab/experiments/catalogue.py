@@ -146,7 +146,7 @@ _EXPERIMENTS = (
         "lipschitz-cifar10-longer",
         "lipschitz",
         "The same for hours: accuracy in percent, clean, attacked and certified",
-        2,
+        1,
         needs="CIFAR-10 (binary)",
     ),
     ListedExperiment(
@@ -237,7 +237,7 @@ _EXPERIMENTS = (
         "degree-budget",
         "degree_budget",
         "Which degree of a layer learns best within a budget? Test errors",
-        160,
+        220,
         needs="MNIST (idx)",
     ),
     ListedExperiment(
@@ -307,7 +307,7 @@ _EXPERIMENTS = (
         "rank-predicts-loss-longer",
         "rank_predicts_loss",
         "The same with models beyond the baselines: entanglement, epsilon rank and test loss",
-        75,
+        25,
         needs="tinyshakespeare",
     ),
     ListedExperiment(

@@ -1,7 +1,6 @@
 """Message passing on a graph: every vertex multiplies what its neighbours and it itself send."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +18,8 @@ from rankscope.rank.bounds.graphs import (
 )
 from rankscope.rank.bounds.known import KnownBounds, applicable
 from rankscope.rank.graphs import Graph
-from rankscope.rank.measured import Residues, SplitFunction
+from rankscope.rank.measured import SplitFunction
 from rankscope.rank.networks.network import Arithmetic, Setting, TokenNetwork, require_sizes
-from rankscope.rank.networks.pair_programs import (
-    PairValue,
-    PairVector,
-    PairWriter,
-    ProgramFunction,
-)
 from rankscope.rank.partition import Partition
 from rankscope.theorem import LowerBound, UpperBound
 
@@ -130,6 +123,8 @@ class MessagePassing(TokenNetwork):
 
     def split_class(self) -> Callable[..., SplitFunction]:
         """The output as a function of the two sides, by straight-line programs."""
+        from rankscope.rank.networks.message_passing_programs import message_passing_split
+
         return message_passing_split
 
     def graph_split(self, partition: Partition) -> GraphSplit:
@@ -205,59 +200,3 @@ def _label(vertex: int, layer: int) -> str:
     if layer == 0:
         return rf"\mathbf{{x}}_{{{vertex}}}"
     return rf"\mathbf{{h}}^{{{layer}}}_{{{vertex}}}"
-
-
-# --- The fast evaluation: what a side sends to itself is computed once a point --------------------
-
-
-def message_passing_split(
-    network: MessagePassing,
-    partition: Partition,
-    *,
-    seed: int,
-    prime: int,
-    weights: Mapping[str, Residues],
-) -> SplitFunction:
-    """The output as a function of the two sides."""
-    writing = partial(_output, network, weights)
-    return ProgramFunction(network, partition, [writing], seed=seed, prime=prime)
-
-
-def _output(
-    network: MessagePassing,
-    weights: Mapping[str, Residues],
-    writer: PairWriter,
-    inputs: list[PairVector],
-) -> PairValue:
-    states = dict(enumerate(inputs))
-    for layer in range(1, network.depth + 1):
-        needed = network.needed(layer)
-        near = network.graph.neighbourhoods
-        # The output reads one coordinate only.
-        rows = weights[f"maps.{layer - 1}"][: 1 if layer == network.depth else None]
-        sent = {
-            j: writer.apply(rows, states[j]) for j in sorted({j for i in needed for j in near[i]})
-        }
-        states = {i: _pair_product(writer, [sent[j] for j in near[i]]) for i in needed}
-    return _pair_product(writer, [states[i] for i in sorted(states)])[0]
-
-
-def _pair_product(writer: PairWriter, vectors: list[PairVector]) -> PairVector:
-    return [_factors(writer, list(factors)) for factors in zip(*vectors, strict=True)]
-
-
-def _factors(writer: PairWriter, factors: list[PairValue]) -> PairValue:
-    """One product of many values: those of one side first, then those that pairs have."""
-    sides: list[list[PairValue]] = [[], [], []]
-    for value in factors:
-        place = 2 if value.both or (value.left and value.right) else int(not value.left)
-        sides[place].append(value)
-    made = [_chain(writer, side) for side in sides if side]
-    return _chain(writer, made)
-
-
-def _chain(writer: PairWriter, values: list[PairValue]) -> PairValue:
-    product = values[0]
-    for value in values[1:]:
-        product = writer.dot([product], [value])
-    return product
