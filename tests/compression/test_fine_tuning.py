@@ -7,9 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.compression import Distillation, Imitation, Labels, Recipe, fine_tune
+from rankscope.compression import (
+    Distillation,
+    Imitation,
+    KeptDistillation,
+    Labels,
+    Recipe,
+    fine_tune,
+    keep_predictions,
+)
 from rankscope.errors import CompressionError
-from rankscope.networks import Batch, TensorData
+from rankscope.networks import Batch, PadCropFlip, TensorData
 from rankscope.progress import Progress
 
 RECIPE = Recipe(epochs=3, batch_size=10, learning_rate=1e-2)
@@ -51,6 +59,53 @@ def test_distillation_of_sequences_is_a_mean_over_all_predictions() -> None:
     ]
     whole = Distillation(Logits()).loss(outputs, Batch(inputs, None))
     torch.testing.assert_close(whole, torch.stack(by_position).mean())
+
+
+def test_kept_predictions_give_the_loss_of_the_reference() -> None:
+    teacher, data = network(1).eval(), samples()
+    kept = keep_predictions(teacher, data, 2)
+    assert len(kept) == 2 * len(data)
+    outputs = torch.randn(len(data), 3)
+    objective = Distillation(teacher, labels=0.25)
+    (whole,) = data.batches(len(data))
+    for batch in kept.batches(len(data)):
+        torch.testing.assert_close(batch.inputs, whole.inputs)
+        result = KeptDistillation(objective).loss(outputs, batch)
+        torch.testing.assert_close(result, objective.loss(outputs, whole))
+
+
+def test_kept_samples_are_augmented_differently_and_stay_so() -> None:
+    images = torch.randint(256, (4, 1, 8, 8), dtype=torch.uint8)
+    data = TensorData(images, torch.tensor([0, 1, 2, 0]), augment=PadCropFlip())
+    teacher = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = teacher
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.inner(inputs.float() / 255)
+            return logits
+
+    model = Scaled()
+    kept = keep_predictions(model, data, 3)
+    again = keep_predictions(model, data, 3)
+    assert torch.equal(kept.inputs, again.inputs)
+    assert torch.equal(data.inputs, images)
+    copies = kept.inputs.view(3, 4, 1, 8, 8)
+    assert not torch.equal(copies[0], copies[1])
+    assert kept.augment is None
+    assert kept.targets is not None
+    torch.testing.assert_close(kept.targets[:, :-1], model(kept.inputs).detach())
+    assert kept.targets[:, -1].tolist() == [0.0, 1.0, 2.0, 0.0] * 3
+
+
+def test_predictions_are_kept_of_labelled_samples_only() -> None:
+    with pytest.raises(CompressionError, match="got no labels and 2 copies"):
+        keep_predictions(network(1), TensorData(samples().inputs), 2)
+    with pytest.raises(CompressionError, match="got labels and 0 copies"):
+        keep_predictions(network(1), samples(), 0)
 
 
 @pytest.mark.parametrize("name", ["labels", "distillation", "imitation"])

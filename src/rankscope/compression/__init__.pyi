@@ -57,9 +57,11 @@ from .recovering import TokenModel as TokenModel
 from .recovering import repair_model as repair_model
 from .repair import Distillation as Distillation
 from .repair import Imitation as Imitation
+from .repair import KeptDistillation as KeptDistillation
 from .repair import Labels as Labels
 from .repair import fine_tune as fine_tune
 from .repair import fit_stages as fit_stages
+from .repair import keep_predictions as keep_predictions
 from .saving import load as load
 from .saving import save as save
 from .scores import Batch as Batch

@@ -13,12 +13,22 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 
 from rankscope.compression.stages import Stage, input_of_stage, output_of_stage, split_into_stages
 from rankscope.compression.training.loop import Evaluate, Loss, fit
-from rankscope.compression.training.recipe import History, Recipe, working_seconds
+from rankscope.compression.training.recipe import (
+    FullPrecision,
+    History,
+    Precision,
+    Recipe,
+    working_seconds,
+)
 from rankscope.errors import CompressionError
 from rankscope.modes import inference
 from rankscope.networks.batches import Batch, TensorData
 from rankscope.progress import Progress, Report, ignore
 from rankscope.resumable import ResumableFolder
+from rankscope.seeds import generator_of
+
+_BATCH_SIZE = 128
+_FULL = FullPrecision()
 
 # --- Train a compressed model end to end: on labels, or to imitate the uncompressed model ---------
 
@@ -83,13 +93,19 @@ class Distillation(Objective):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         with torch.no_grad():
-            wanted = log_softmax(self.teacher(batch.inputs) / self.temperature, dim=1)
-        log_predictions = log_softmax(outputs / self.temperature, dim=1)
+            wanted = self.teacher(batch.inputs)
+        return self.distance(outputs, wanted, batch.targets)
+
+    def distance(self, outputs: Tensor, wanted: Tensor, labels: Tensor | None) -> Tensor:
+        """The loss for given outputs of the reference."""
+        reference = log_softmax(wanted / self.temperature, dim=1)
+        predicted = log_softmax(outputs / self.temperature, dim=1)
         predictions = outputs.numel() // outputs.shape[1]
-        divergence = kl_div(log_predictions, wanted, reduction="sum", log_target=True) / predictions
+        divergence = kl_div(predicted, reference, reduction="sum", log_target=True) / predictions
         loss = (1 - self.labels) * self.temperature**2 * divergence
         if self.labels:
-            loss = loss + self.labels * Labels().loss(outputs, batch)
+            assert labels is not None
+            loss = loss + self.labels * cross_entropy(outputs, labels)
         return loss
 
     @property
@@ -99,6 +115,75 @@ class Distillation(Objective):
     @property
     def reference(self) -> nn.Module:
         return self.teacher
+
+
+@dataclass(frozen=True, eq=False)
+class KeptDistillation(Objective):
+    """`Distillation` for data of `keep_predictions`: the reference is not run again.
+
+    Args:
+        distillation: whose reference made the predictions.
+    """
+
+    distillation: Distillation
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        assert batch.targets is not None
+        wanted, labels = batch.targets[:, :-1], batch.targets[:, -1].long()
+        return self.distillation.distance(outputs, wanted, labels)
+
+    @property
+    def needs_labels(self) -> bool:
+        return True
+
+    @property
+    def reference(self) -> nn.Module:
+        return self.distillation.teacher
+
+
+def keep_predictions(
+    teacher: nn.Module,
+    data: TensorData,
+    copies: int,
+    *,
+    seed: int = 0,
+    precision: Precision = _FULL,
+) -> TensorData:
+    """Every sample a few times, each with another augmentation and the reference's prediction.
+
+    Args:
+        teacher: its outputs are logits (batch, classes).
+        data: with numbers of classes as targets.
+        copies: of every sample.
+        seed: of the augmentations.
+        precision: in which the reference is run.
+
+    Returns:
+        Samples that are augmented already; targets (samples, classes + 1) are logits and the label.
+
+    Raises:
+        CompressionError: if there are no labels, or no copy is wanted.
+    """
+    if data.targets is None or copies < 1:
+        raise CompressionError(
+            f"keep_predictions: wanted labels and at least 1 copy, got "
+            f"{'no labels' if data.targets is None else 'labels'} and {copies} copies."
+        )
+    inputs = data.inputs.repeat(copies, *[1] * (data.inputs.ndim - 1))
+    if data.augment is not None:
+        for at, part in enumerate(torch.split(inputs, _BATCH_SIZE)):
+            part.copy_(data.augment(part, generator_of("kept augmentation", seed, at)))
+    labels = data.targets.repeat(copies)
+    kept = TensorData(inputs, labels, normalize=data.normalize)
+    device = next(teacher.parameters()).device
+    wanted = []
+    with torch.no_grad(), inference(teacher), precision.context(device):
+        for part in torch.split(torch.arange(len(kept)), _BATCH_SIZE):
+            batch = kept.some(part).to(device)
+            wanted.append(teacher(batch.inputs).float().cpu())
+    return TensorData(
+        inputs, torch.cat([torch.cat(wanted), labels[:, None].float()], 1), normalize=data.normalize
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +241,6 @@ def fine_tune(  # noqa: PLR0913 - the parts of a run, all by name
 
 
 # --- What a stage is given, and what is wanted of it, computed once and kept in memory ------------
-
-
-_BATCH_SIZE = 128
 
 
 def keep_outputs(

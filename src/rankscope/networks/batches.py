@@ -157,6 +157,10 @@ class TensorData:
         targets = None if self.targets is None else self.targets[:count]
         return TensorData(self.inputs[:count], targets, self.augment, self.normalize)
 
+    def some(self, chosen: Tensor) -> Batch:
+        """The samples of these numbers, without augmentation."""
+        return self._make(chosen)
+
     def _make(self, chosen: Tensor, generator: torch.Generator | None = None) -> Batch:
         inputs = self.inputs[chosen]
         if generator is not None and self.augment is not None:

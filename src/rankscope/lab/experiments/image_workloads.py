@@ -10,8 +10,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from rankscope.compression.repair import Distillation, Labels, fine_tune, fit_stages
-from rankscope.compression.training.recipe import Adam, Recipe, TimedCosine
+from rankscope.compression.repair import (
+    Distillation,
+    KeptDistillation,
+    Labels,
+    Objective,
+    fine_tune,
+    fit_stages,
+    keep_predictions,
+)
+from rankscope.compression.training.recipe import Adam, Recipe, TimedCosine, working_seconds
 from rankscope.errors import ExperimentError
 from rankscope.factorize.convolution import FactorizedConv2d
 from rankscope.factorize.formats.format import Format, Ranks, WeightShape
@@ -262,13 +270,14 @@ END_TO_END_RECIPE = Recipe(
 )
 
 
-def repair_twice(
+def repair_twice(  # noqa: PLR0913 - the parts of a run
     workload: CompressionWorkload,
     networks: tuple[nn.Module, nn.Module],
     data: TensorData,
     recipes: tuple[Recipe, Recipe],
     seconds: float,
     context: RunContext,
+    copies: int = 0,
 ) -> Repair:
     """Repair stage by stage, then end to end on labels and the reference's predictions.
 
@@ -277,19 +286,30 @@ def repair_twice(
         networks: the reference, which is left alone, and its compressed copy.
         data: what is trained on.
         recipes: of the stages, and of the end-to-end part.
-        seconds: of both together.
+        seconds: of both together; what the stages leave over is spent end to end.
         context: where the checkpoints go.
+        copies: of every sample, whose predictions are computed once; 0 for new augmentations in
+            every epoch, on which the reference is run again.
     """
     reference, compressed = networks
     first, second = recipes
     stages = replace(first, max_seconds=SEQUENTIAL_SHARE * seconds)
     done = repair(Protocol.SEQUENTIAL, workload, networks, data, stages, context)
+    began = working_seconds()
+    objective: Objective = Distillation(reference, labels=0.5)
+    if copies:
+        objective = KeptDistillation(Distillation(reference, labels=0.5))
+        data = keep_predictions(
+            reference, data, copies, seed=second.seed, precision=second.precision
+        )
+    keeping = working_seconds() - began
     history = fine_tune(
         compressed,
-        Distillation(reference, labels=0.5),
+        objective,
         data,
-        replace(second, max_seconds=(1 - SEQUENTIAL_SHARE) * seconds),
+        replace(second, max_seconds=seconds - done.seconds - keeping),
         folder=context.folder / "end-to-end",
         progress=context.report,
     )
-    return Repair(done.samples + history.samples, done.seconds + history.seconds)
+    total = done.seconds + keeping + history.seconds
+    return Repair(done.samples + history.samples, total)
