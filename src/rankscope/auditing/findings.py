@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from pathlib import Path
 
 from rankscope.auditing.configuration import Configuration, Parameters
 from rankscope.auditing.depth_width_law import LEVINE, parameters_in_blocks
@@ -14,6 +13,7 @@ from rankscope.auditing.families.tensor_list import ExpectedTensor, Part
 from rankscope.auditing.tensors import MatrixRow, TensorRow
 from rankscope.display import counted
 from rankscope.errors import printable
+from rankscope.files import is_folder
 from rankscope.networks.catalogue import BUILT_IN
 from rankscope.rank.bounds.counting import counting_upper_bound
 from rankscope.rank.bounds.sizes import AttentionSizes
@@ -452,7 +452,7 @@ def _smaller(source: str, saving: float) -> str:
     keep = math.ceil(100 * (1 - saving)) / 100
     if not source:
         return f"rankscope compress transformer --keep {keep} --dry-run"
-    if ":" in source or source in BUILT_IN or Path(source).is_dir():
+    if ":" in source or source in BUILT_IN or is_folder(source):
         return f"rankscope compress {shlex.quote(source)} --keep {keep} --dry-run"
     return _again(source)
 

@@ -8,6 +8,7 @@ import typer
 from rankscope.cli import console
 from rankscope.cli.options import Json
 from rankscope.errors import RequestError
+from rankscope.files import is_file, is_folder
 
 if TYPE_CHECKING:
     from rankscope.models import Model
@@ -77,7 +78,7 @@ def run(
         raise RequestError(f"--context takes 2 tokens or more, got {context}.")
     from rankscope.compression.evaluating import evaluate
 
-    folder = Path(data) if data is not None and Path(data).is_dir() else None
+    folder = Path(data) if data is not None and is_folder(data) else None
     opened = _open(model, weights, folder)
     dense = None if against is None else _open(against, None, folder)
     if text is not None:
@@ -141,7 +142,7 @@ def _data(opened: "Model", data: str, samples: int | None) -> Any:
     from rankscope.compression.evaluation_tasks import Inputs, Labelled
     from rankscope.networks.samples import read_labelled
 
-    if not Path(data).is_file():
+    if not is_file(data):
         labelled = read_labelled(data, data_set=opened.data_set, count=samples)
         inputs = labelled.inputs
         if labelled.normalize is not None and not opened.takes_pixels:

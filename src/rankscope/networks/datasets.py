@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rankscope.errors import DataError, MissingExtraError, TrainingError
-from rankscope.files import write_atomically
+from rankscope.files import is_folder, write_atomically
 from rankscope.networks.batches import (
     IMAGENET_NORMALIZATION,
     Augmentation,
@@ -88,7 +88,7 @@ class Source:
         """
         folders = [*data_folders(data), *_cache(data)]
         for folder in folders:
-            if (folder / self.folder).is_dir():
+            if is_folder(folder / self.folder):
                 return folder / self.folder
         try:
             return self._downloaded(folders)

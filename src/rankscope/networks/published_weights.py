@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from rankscope.errors import DataError
+from rankscope.files import is_file
 
 ENVIRONMENT = "RANKSCOPE_DATA"
 
@@ -82,7 +83,7 @@ def find_data(file: str, data: Path | None, *, source: str) -> Path:
     folders = data_folders(data)
     for folder in folders:
         for path in (folder / file, folder / f"{file}.xz"):
-            if path.is_file():
+            if is_file(path):
                 return path
     where = ", ".join(str(folder) for folder in folders) or "no folder, as none was named"
     raise DataError(
