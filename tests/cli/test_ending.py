@@ -78,7 +78,7 @@ def listen() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.3, 1.0, 3.0])
 def test_an_interrupt_ends_with_130_and_one_line(delay: float) -> None:
-    words = ["rank", "attention", "--tokens", "8", "--depth", "2", "--width", "8", "--heads", "2"]
+    words = ["rank", "attention", "--tokens", "8", "--depth", "2", "--width", "14", "--heads", "2"]
     process = subprocess.Popen(
         [*COMMAND, *words],
         stdout=subprocess.PIPE,
