@@ -18,7 +18,8 @@ from pathlib import Path
 
 from rankscope.lab.experiments.catalogue import find_experiment
 from rankscope.lab.experiments.claims import Verdict
-from rankscope.lab.experiments.running import FIGURE, Outcome, draw_outcome, read_outcome
+from rankscope.lab.experiments.results import MANIFEST
+from rankscope.lab.experiments.running import FIGURE, Outcome, draw_outcome, pack, read_outcome
 from rankscope.lab.experiments.statements import headline
 
 HERE = Path(__file__).parent
@@ -73,9 +74,9 @@ PAGES = {
 def results_of(name: str, page_folder: Path) -> str:
     """The finished rows of an experiment as Markdown, and what is missing."""
     folder = RESULTS / name
-    if not folder.is_dir():
+    outcome = read_outcome(folder, find_experiment(name)) if folder.is_dir() else None
+    if outcome is None or not outcome.finished:
         return "No row has been computed yet.\n"
-    outcome = read_outcome(folder, find_experiment(name))
     parts = [
         table.to_markdown().split("\n", 2)[2] for table in (outcome.table, outcome.summary) if table
     ]
@@ -168,6 +169,16 @@ def filled(page: str, folder: Path = HERE) -> str:
     return _VERDICTS.sub(lambda _: f"<!-- verdicts -->\n{verdicts()}<!-- end -->", page)
 
 
+def pack_rows() -> None:
+    """Put rows that a killed run left in files of their own into the `results.json` beside them.
+
+    Git keeps `results.json` only: a page must not show what a clone does not have.
+    """
+    for folder in sorted(RESULTS.iterdir()):
+        if (folder / MANIFEST).is_file() and read_outcome(folder).finished:
+            pack(folder)
+
+
 def draw_figures() -> None:
     """Draw every figure again that was drawn of complete rows."""
     for name in PAGES:
@@ -177,6 +188,8 @@ def draw_figures() -> None:
 
 def main(arguments: list[str]) -> None:
     """Rewrite every page that has a place for results; with --check, refuse what would change."""
+    if "--check" not in arguments:
+        pack_rows()
     if "--figures" in arguments:
         draw_figures()
     for path in sorted([*HERE.glob("*.md"), *HERE.glob("experiments/*.md")]):

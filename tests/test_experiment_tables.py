@@ -122,3 +122,17 @@ def test_figures_are_drawn_again_from_committed_rows_without_computing(
     assert sorted(path.name for path in folder.iterdir()) == [
         "figure.svg", "results.json", "table.md",
     ]  # fmt: skip
+
+
+def test_rows_that_a_killed_run_left_are_packed_before_a_page_shows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "results" / "reshaping"
+    options = RunOptions(only=("random-64-to-64-at-1.2",), seeds=1, seconds=120.0)
+    run_experiment(find_experiment("reshaping"), folder, options)
+    kept = (folder / "results.json").read_bytes()
+    (folder / "results.json").unlink()  # the row is in a file of its own, which git ignores
+    monkeypatch.setattr(tables, "HERE", tmp_path)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    tables.main([])
+    assert (folder / "results.json").read_bytes() == kept

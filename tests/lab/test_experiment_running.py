@@ -67,6 +67,9 @@ def test_every_entry_is_run_once_and_an_interrupted_one_goes_on(tmp_path: Path) 
     counted = experiment(CountingEntry(1), CountingEntry(2, fails_once=True), CountingEntry(3))
     with pytest.raises(KeyboardInterrupt):
         run_experiment(counted, tmp_path, RunOptions())
+    # What the killed run had computed is in the file that git keeps.
+    packed = json.loads((tmp_path / "results.json").read_text())
+    assert [row["entry"] for row in packed["rows"]] == ["entry-1"]
     finished: list[str] = []
     outcome = run_experiment(
         counted, tmp_path, RunOptions(), on_row=lambda name, row: finished.append(name)

@@ -153,10 +153,9 @@ def _print_description(name: str, *, as_json: bool) -> None:
 
 
 def _print_results(folder: Path, *, as_json: bool) -> None:
-    from rankscope.lab.experiments.running import TABLE, read_outcome, write_outcome
+    from rankscope.lab.experiments.running import TABLE, pack
 
-    outcome = read_outcome(folder)
-    write_outcome(outcome, folder)
+    outcome = pack(folder)
     if as_json:
         console.print_json(outcome.to_dict())
         return

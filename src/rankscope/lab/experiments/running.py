@@ -221,15 +221,23 @@ def _unpack(experiment: Experiment, folder: Path) -> None:
         write_atomically(folder / "entries" / f"{row.run}.json", text.encode())
 
 
-def write_outcome(outcome: Outcome, folder: Path) -> None:
-    """Write `table.md`, `results.json`, and `figure.svg` if there is one and all rows are there.
+def pack(folder: Path, experiment: Experiment | None = None) -> Outcome:
+    """Write what is finished in a folder: `table.md`, `results.json`, and `figure.svg` of all rows.
+
+    Args:
+        folder: that a run wrote.
+        experiment: whose folder it has to be; None for the one that the folder names.
 
     Raises:
+        ExperimentError: if the folder is of another experiment, or a file is damaged.
         MissingExtraError: if a figure cannot be drawn without matplotlib.
     """
-    # Alone: what a killed process left of these files is removed by the next one.
+    # Alone: what a killed process left of these files is removed by the next one, and no process
+    # writes fewer rows than another has written.
     with ResumableFolder(folder, {}, what="experiment", waits=True):
+        outcome = read_outcome(folder, experiment)
         _write_outcome(outcome, folder)
+    return outcome
 
 
 def _write_outcome(outcome: Outcome, folder: Path) -> None:
@@ -333,20 +341,22 @@ def run_experiment(
         for number, run in enumerate(chosen, start=1)
         if not results.is_finished(run)
     ]
+    # Packed after every row: all that a killed run has computed is in the files that are kept.
+    outcome = None
     if options.workers.backend == "sequential":
         for task in tasks:
             row = _compute_row(task, report)
+            outcome = pack(folder, experiment)
             if on_row is not None:
                 on_row(task.run.name, row)
     else:
         done = options.workers.run(_compute_row, tasks)
         for count, (number, row) in enumerate(done, start=1):
+            outcome = pack(folder, experiment)
             report(Progress("rows", count, len(tasks)))
             if on_row is not None:
                 on_row(tasks[number].run.name, row)
-    outcome = read_outcome(folder, experiment)
-    write_outcome(outcome, folder)
-    return outcome
+    return pack(folder, experiment) if outcome is None else outcome
 
 
 @dataclass(frozen=True)
