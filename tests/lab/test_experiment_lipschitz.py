@@ -1,21 +1,27 @@
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from rankscope.compression import Recipe, cross_entropy
 from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
-from rankscope.lab.data import AdversarialLoss
+from rankscope.lab.data import AdversarialLoss, MarginLoss
 from rankscope.lab.experiments import LipschitzEntry, Row, RunContext, TrainingSetup
 from rankscope.lab.experiments.lipschitz import (
     LONGER,
     NUM_DIGITS_SAMPLES,
     SOURCE_RECIPE,
     TRAINED_ON,
+    LossSearch,
+    SearchedLipschitzEntry,
     first_samples,
     in_pixels,
     lost_certificates,
@@ -23,7 +29,14 @@ from rankscope.lab.experiments.lipschitz import (
     scaling,
     usual_network,
 )
-from rankscope.networks import IMAGENET_NORMALIZATION, DataSet, TensorData, load_data_set
+from rankscope.networks import (
+    IMAGENET_NORMALIZATION,
+    Batch,
+    DataSet,
+    PadCropFlip,
+    TensorData,
+    load_data_set,
+)
 from rankscope.progress import Progress
 from rankscope.robust import LipConvNet, LipschitzNetwork, OrthogonalLinear
 
@@ -191,3 +204,45 @@ def test_what_rounding_costs_is_that_of_the_network_it_costs_most() -> None:
     (said,) = lost_certificates(rows)
     assert str(said).endswith("at most 0 points in float64, at most 0.3 points in float32 (a).")
     assert not lost_certificates([{"network": "a", "lost to rounding": 0.0}])
+
+
+def test_the_loss_is_chosen_on_images_that_are_not_trained_on(tmp_path: Path) -> None:
+    trained = {"small": 0, "large": 0}
+
+    def noted(name: str, margin: float) -> Callable[[nn.Module, Batch], Tensor]:
+        def loss(model: nn.Module, batch: Batch) -> Tensor:
+            trained[name] += batch.num_samples
+            return MarginLoss(margin)(model, batch)
+
+        return loss
+
+    recipe = Recipe(batch_size=64, learning_rate=0.02)
+    losses = {"small": noted("small", 0.01), "large": noted("large", 2.0)}
+    entry = SearchedLipschitzEntry(
+        TrainingSetup("small", small_network, recipe=recipe),
+        "digits",
+        40,
+        search=LossSearch(losses, small_network, recipe, num_validation=400),
+        augment=PadCropFlip(1),
+    )
+    train = in_pixels(load_data_set("digits")).train
+    prepared, loss, row = entry.prepared(train, RunContext(tmp_path, None, 60.0))
+    assert set(trained.values()) == {len(train) - 400}
+    scores = {name: row[f"validation, {name}"] for name in losses}
+    assert row["loss"] == max(scores, key=lambda name: float(str(scores[name])))
+    assert loss is losses[str(row["loss"])]
+    assert prepared.augment == PadCropFlip(1)
+
+
+@given(st.integers(0, 2**20), st.fractions(Fraction(1, 20), Fraction(2)))
+def test_what_a_trial_proves_is_counted_image_by_image(seed: int, radius: Fraction) -> None:
+    torch.manual_seed(seed)
+    images, labels = torch.rand(9, 1, 8, 8), torch.randint(10, (9,))
+    model = small_network().eval()
+    search = LossSearch({}, small_network, Recipe(), 9, radius)
+    proved = 0
+    for image, label in zip(images, labels, strict=True):
+        logits = model(image[None])[0].tolist()
+        right = logits.pop(int(label))
+        proved += right - max(logits) > math.sqrt(2) * float(radius)
+    assert search.proved(model, TensorData(images, labels)) == proved / 9

@@ -1,7 +1,7 @@
 """`lipschitz-digits` and `lipschitz-cifar10`: accuracy clean, attacked and certified."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -91,7 +91,7 @@ class LossSearch:
         radius: Euclidean, of pixels in 0..1.
     """
 
-    losses: dict[str, Loss]
+    losses: Mapping[str, Loss]
     build: Callable[[], LipschitzNetwork]
     recipe: Recipe
     num_validation: int
@@ -111,11 +111,13 @@ class LossSearch:
             recipe = replace(self.recipe, seed=seed)
             folder = context.folder / f"trial-{name}"
             fit(model, loss, train.head(count), recipe, folder=folder, progress=context.report)
-            scores[name] = _percent(self._proved(model.eval(), rest))
+            scores[name] = _percent(self.proved(model, rest))
         return scores
 
     @torch.no_grad()
-    def _proved(self, model: LipschitzNetwork, data: TensorData) -> float:
+    def proved(self, model: LipschitzNetwork, data: TensorData) -> float:
+        """The share of images whose right logit leads by more than a perturbation can turn."""
+        model.eval()
         least = math.sqrt(2) * model.lipschitz_constant * float(self.radius)
         proved = 0
         for batch in data.batches(_VALIDATION_BATCH):
