@@ -135,7 +135,8 @@ def run(
     network, remarks = _network(opened, may_be_untrained=dry_run)
     calibration = _calibration(opened, network, data, text)
     batch = calibration[0] if calibration and example is None else opened.example_tensors
-    workers = Workers(backend or "sequential", jobs)
+    is_chosen = (backend, jobs) != (None, None)
+    workers = Workers(backend or "threading", jobs) if is_chosen else None
     memory = None if output is None or dry_run else _losses_file(output)
     scoring = _scoring(scores, calibration, workers, memory)
     with console.reporting("planning") as report:

@@ -8,7 +8,8 @@ scores (squared errors, weighted as the scoring says) add up to the least that t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ from rankscope.factorize.cores import BITS
 from rankscope.factorize.formats.catalogue import STORED_FORMATS
 from rankscope.factorize.formats.format import Format
 from rankscope.factorize.formats.plain import DENSE
+from rankscope.modes import one_thread
 from rankscope.progress import Progress, Report, ignore
 from rankscope.workers import Workers
 
@@ -45,7 +47,7 @@ class PlanSettings:
     measures_latency: bool = False
     num_steps: int = 20
     skips_dear: bool = False
-    workers: Workers = field(default_factory=lambda: Workers("sequential"))
+    workers: Workers | None = None  # as many threads as torch has
 
 
 def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) -> CandidateTable:
@@ -69,7 +71,9 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
         stopwatch,
         skips_dear=settings.skips_dear,
     )
+    # The largest first, so that no worker is left alone with it.
     sites = [entry for entry in entries if isinstance(entry, Site)]
+    sites.sort(key=lambda site: site.num_parameters, reverse=True)
     tasks = [
         Task(
             site,
@@ -79,14 +83,18 @@ def list_candidates(model: nn.Module, settings: PlanSettings, report: Report) ->
         for site in sites
     ]
     # Times measured side by side would be those of a busy machine.
-    workers = Workers("sequential") if settings.measures_latency else settings.workers
+    workers = settings.workers or Workers(jobs=torch.get_num_threads())
+    if settings.measures_latency:
+        workers = Workers("sequential")
     of_site: dict[str, SiteCandidates] = {}
-    for done, (number, candidates) in enumerate(
-        workers.run(generator.candidates_for, tasks), start=1
-    ):
-        # A worker elsewhere gives back a copy of the site.
-        of_site[sites[number].name] = replace(candidates, site=sites[number])
-        report(Progress("weights", done, len(sites)))
+    # A thread for each weight is faster than all threads in one: matrices are small.
+    with one_thread() if workers.backend == "threading" else nullcontext():
+        for done, (number, candidates) in enumerate(
+            workers.run(generator.candidates_for, tasks), start=1
+        ):
+            # A worker elsewhere gives back a copy of the site.
+            of_site[sites[number].name] = replace(candidates, site=sites[number])
+            report(Progress("weights", done, len(sites)))
     listed = [of_site[entry.name] if isinstance(entry, Site) else entry for entry in entries]
     seconds = 0.0
     if stopwatch is not None and settings.example is not None:
@@ -212,7 +220,8 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         bits: 8 and 4 let the cores be stored in so few bits where that is the better use of the
             budget (then the error of quantization is added as an estimate, in squares).
         leave: names of modules or weights to leave alone; `*` stands for any part of a name.
-        workers: who computes the candidates, on more cores or machines; the plan is the same.
+        workers: who computes the candidates, on more cores or machines; as many threads as torch
+            uses if not given. The plan is the same.
         report: called with the progress.
 
     Example:
@@ -243,7 +252,7 @@ def plan_compression(  # noqa: PLR0913 - one keyword for each thing that a plan 
         measures_latency=isinstance(budget, Budget)
         and Unit.LATENCY in [part.unit for part in budget.parts],
         num_steps=STEPS if isinstance(budget, Budget) else FINE_STEPS,
-        workers=workers or Workers("sequential"),
+        workers=workers,
     )
     table = list_candidates(model, settings, report)
     if isinstance(budget, Tolerance):

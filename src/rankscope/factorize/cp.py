@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 from rankscope.errors import DecompositionError
@@ -28,6 +27,8 @@ from rankscope.factorize.truncation import (
     balance,
     bond_sizes,
     frobenius_norm,
+    inner,
+    multiply,
     outer_columns,
     random_start,
     to_scaled,
@@ -67,7 +68,7 @@ def alternate(tensor: Reals, start: Factors, sweeps: Sweeps) -> Factors:
         Rajih, Comon & Harshman (2008), Enhanced line search, Sec. 3, doi:10.1137/06065577;
         Kolda & Bader (2009), Sec. 3.4, doi:10.1137/07070111X.
     """
-    square = float(numpy.vdot(tensor, tensor))
+    square = inner(tensor, tensor)
     now, value = balance(start), math.inf
     for sweep in range(1, sweeps.max_sweeps + 1):
         before, value_before = now, value
@@ -95,9 +96,9 @@ def _sweep(tensor: Reals, factors: Factors, square: float, penalty: float) -> tu
             wanted = _contract_half(partial, [solved[other] for other in half], position - half[0])
             gram = _gram(solved[:position] + solved[position + 1 :])
             solved[position] = _solve_factor(gram, wanted, penalty)
-    inner = float(numpy.vdot(wanted, solved[-1]))
+    product = inner(wanted, solved[-1])
     balanced = balance(tuple(solved))
-    return balanced, square - 2 * inner + float(_gram(list(balanced)).sum()) + _cost(
+    return balanced, square - 2 * product + float(_gram(list(balanced)).sum()) + _cost(
         balanced, penalty
     )
 
@@ -115,8 +116,8 @@ def _further(
     tried = tuple(new + step * (new - old) for old, new in zip(before, now, strict=True))
     middle = len(tried) // 2
     partial = _half_contracted(tensor, tried, list(range(middle)))
-    inner = float(numpy.vdot(partial, outer_columns(tried[:middle])))
-    cost = square - 2 * inner + float(_gram(list(tried)).sum()) + _cost(tried, penalty)
+    product = inner(partial, outer_columns(tried[:middle]))
+    cost = square - 2 * product + float(_gram(list(tried)).sum()) + _cost(tried, penalty)
     return (tried, cost) if cost < value else (now, value)
 
 
@@ -125,8 +126,8 @@ def _half_contracted(tensor: Reals, factors: Factors, half: list[int]) -> Reals:
     middle = len(factors) // 2
     matrix = tensor.reshape(math.prod(tensor.shape[:middle]), -1)
     if half[0] == 0:
-        return matrix @ outer_columns(factors[middle:])
-    return matrix.T @ outer_columns(factors[:middle])
+        return multiply(matrix, outer_columns(factors[middle:]))
+    return multiply(matrix.T, outer_columns(factors[:middle]))
 
 
 def _contract_half(partial: Reals, factors: list[Reals], place: int) -> Reals:
@@ -140,25 +141,24 @@ def _contract_half(partial: Reals, factors: list[Reals], place: int) -> Reals:
 
 
 def _gram(factors: list[Reals]) -> Reals:
-    product = factors[0].T @ factors[0]
+    product = multiply(factors[0].T, factors[0])
     for factor in factors[1:]:
-        product = product * (factor.T @ factor)
+        product = product * multiply(factor.T, factor)
     return product
 
 
 def _solve_factor(gram: Reals, wanted: Reals, penalty: float) -> Reals:
     ridge = _LEAST_RIDGE * max(float(gram.trace()) / len(gram), float(numpy.finfo(float).tiny))
     while True:
-        damped = gram + (penalty + ridge) * numpy.eye(len(gram))
-        _, solution, failed = lapack.dposv(damped, wanted.T)
+        damped = torch.from_numpy(gram + (penalty + ridge) * numpy.eye(len(gram)))
+        lower, failed = torch.linalg.cholesky_ex(damped)
         if not failed:
-            factor: Reals = solution.T
-            return factor
+            return torch.cholesky_solve(torch.from_numpy(wanted.T), lower).numpy().T
         ridge *= 10
 
 
 def _cost(factors: Factors, penalty: float) -> float:
-    return penalty * sum(float(numpy.vdot(factor, factor)) for factor in factors)
+    return penalty * sum(inner(factor, factor) for factor in factors)
 
 
 # --- The search for outer products: where it starts, which solvers it tries, and what wins --------
@@ -246,7 +246,9 @@ def search_cp(tensor: Reals, num_components: int, options: CPOptions = DEFAULT_C
         if candidates[-1].error <= _EXACT:
             break
     best = _best(core, candidates, options)
-    factors = tuple(basis @ factor for basis, factor in zip(bases, best.factors, strict=True))
+    factors = tuple(
+        multiply(basis, factor) for basis, factor in zip(bases, best.factors, strict=True)
+    )
     exact = Candidate.of(tensor, factors, best.solver)
     if core.shape == tensor.shape:
         return exact

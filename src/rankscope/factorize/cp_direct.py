@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from rankscope.factorize.svd import thin_svd
-from rankscope.factorize.truncation import Factors, Reals, component_norms, compose
+from rankscope.factorize.truncation import Factors, Reals, component_norms, compose, inner
 from rankscope.factorize.tucker import compress
 
 # Nothing is left out but rounding.
@@ -38,7 +38,8 @@ class Candidate:
     @classmethod
     def of(cls, tensor: Reals, factors: Factors, solver: Solver) -> "Candidate":
         """Measure the error entry by entry."""
-        return cls(factors, float(numpy.linalg.norm(compose(factors) - tensor)), solver)
+        rest = compose(factors) - tensor
+        return cls(factors, math.sqrt(inner(rest, rest)), solver)
 
     @property
     def largest_component_norm(self) -> float:
