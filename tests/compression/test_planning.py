@@ -24,6 +24,7 @@ from rankscope.compression.choosing import allowance, replace_part
 from rankscope.errors import CompressionError
 from rankscope.factorize import FORMATS
 from rankscope.progress import Progress, Report, ignore
+from rankscope.workers import Workers
 
 SVD = [FORMATS["svd"]]
 
@@ -157,3 +158,15 @@ def test_replaced_modules_are_not_copied_and_the_model_stays() -> None:
 def test_a_plan_without_svd_has_no_rank_pattern() -> None:
     costs = Costs(parameters=1, flops=0, bytes=4)
     assert Plan(rows=(), budget=Budget(0.5), dense=costs, kept=costs).rank_pattern() == {}
+
+
+def test_as_many_weights_as_torch_has_threads_are_looked_at_at_once() -> None:
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.Conv2d(8, 12, 3), nn.Flatten(), nn.Linear(48, 10))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        spread = plan_compression(model, Budget(0.5))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert spread.rows == plan_compression(model, Budget(0.5), workers=Workers("sequential")).rows
