@@ -18,16 +18,18 @@ from rankscope.lab.experiments import LipschitzEntry, Row, RunContext, TrainingS
 from rankscope.lab.experiments.lipschitz import (
     LONGER,
     NUM_DIGITS_SAMPLES,
-    SOURCE_RECIPE,
     TRAINED_ON,
+    lost_certificates,
+    scaling,
+    usual_network,
+)
+from rankscope.lab.experiments.lipschitz_rows import (
+    SOURCE_RECIPE,
     LossSearch,
     SearchedLipschitzEntry,
     first_samples,
     in_pixels,
-    lost_certificates,
     radius_name,
-    scaling,
-    usual_network,
 )
 from rankscope.networks import (
     IMAGENET_NORMALIZATION,

@@ -68,8 +68,8 @@ from .label_noise import RademacherEntry as RademacherEntry
 from .language_compression import LanguageEntry as LanguageEntry
 from .language_compression import Pronunciation as Pronunciation
 from .language_compression import SentenceVectors as SentenceVectors
-from .lipschitz import LipschitzEntry as LipschitzEntry
-from .lipschitz import TrainingSetup as TrainingSetup
+from .lipschitz_rows import LipschitzEntry as LipschitzEntry
+from .lipschitz_rows import TrainingSetup as TrainingSetup
 from .orthogonality import REFERENCES as REFERENCES
 from .orthogonality import BlockConvolutions as BlockConvolutions
 from .orthogonality import ConvolutionExponential as ConvolutionExponential
