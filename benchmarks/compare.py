@@ -1,14 +1,16 @@
-"""Figures now beside earlier ones: `python -m benchmarks.compare COMMIT|FOLDER [NAME …]`.
+"""Figures now beside earlier ones: `python -m benchmarks.compare COMMIT|FOLDER [--rows] [NAME …]`.
 
 A commit stands for the results committed with it, a folder for those in it: where an older version
 was run on this machine. Rows are the same if all that is not a measurement is: cases, formats,
-sizes. Of equal rows of one file the last one counts. Prints Markdown.
+sizes. Of equal rows of one file the last one counts. Prints Markdown: for every figure the median,
+the least and the largest of after / before over the rows, or with --rows each of them.
 """
 
 import json
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.__main__ import HERE, NAMES, machine
@@ -50,18 +52,42 @@ def earlier(commit: str, name: str) -> list[str]:
     return shown.stdout.splitlines()
 
 
-def main(commit: str, names: list[str]) -> None:
+def changes(commit: str, name: str) -> Iterator[tuple[str, str, float, float]]:
+    """The case, the figure, and its value before and after, wherever both are known."""
+    before = rows_of(earlier(commit, name))
+    after = rows_of((HERE / "results" / f"{name}.jsonl").read_text("utf-8").splitlines())
+    for key in (key for key in before if key in after):
+        case = ", ".join(value for _, value in key)
+        for figure in (figure for figure in before[key] if figure in after[key]):
+            yield case, figure, before[key][figure], after[key][figure]
+
+
+def print_rows(commit: str, names: Iterable[str]) -> None:
     print("| benchmark | case | figure | before | after | after / before |")
     print("|---|---|---|---|---|---|")
-    for name in names or NAMES:
-        before = rows_of(earlier(commit, name))
-        after = rows_of((HERE / "results" / f"{name}.jsonl").read_text("utf-8").splitlines())
-        for key in (key for key in before if key in after):
-            case = ", ".join(value for _, value in key)
-            for figure in (figure for figure in before[key] if figure in after[key]):
-                old, new = before[key][figure], after[key][figure]
-                change = f"{new / old:.2f}" if old else "-"
-                print(f"| {name} | {case} | {figure} | {old:g} | {new:g} | {change} |")
+    for name in names:
+        for case, figure, old, new in changes(commit, name):
+            change = f"{new / old:.2f}" if old else "-"
+            print(f"| {name} | {case} | {figure} | {old:g} | {new:g} | {change} |")
+
+
+def print_summary(commit: str, names: Iterable[str]) -> None:
+    print("| benchmark | figure | rows | after / before, median | least | largest |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        ratios: dict[str, list[float]] = {}
+        for _, figure, old, new in changes(commit, name):
+            if old:
+                ratios.setdefault(figure, []).append(new / old)
+        for figure, values in ratios.items():
+            shown = (statistics.median(values), min(values), max(values))
+            cells = " | ".join(f"{value:.2f}" for value in shown)
+            print(f"| {name} | {figure.replace('_', ' ')} | {len(values)} | {cells} |")
+
+
+def main(commit: str, options: list[str]) -> None:
+    names = [option for option in options if option != "--rows"] or NAMES
+    (print_rows if "--rows" in options else print_summary)(commit, names)
 
 
 if __name__ == "__main__":
