@@ -7,6 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from rankscope.errors import MeasurementError, MissingExtraError
@@ -163,3 +164,15 @@ def test_a_ray_cluster_that_is_not_running_is_started_and_changes_no_rank(tmp_pa
     output = output_on_a_cluster(_ON_A_CLUSTER + _MEASURED_ON_A_CLUSTER, "ray", tmp_path)
     assert "changed: False" in output
     assert "ranks [8, 1, 6]" in output
+
+
+def test_the_calling_thread_renews_torch_threads_before_others_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # After a fork, of two threads that ask torch for its pool at once one would get none.
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        torch, "set_num_threads", lambda count: asked.append((threading.get_ident(), count))
+    )
+    list(Workers(jobs=2).run(abs, [-1, -2, -3]))
+    assert asked == [(threading.get_ident(), torch.get_num_threads())]

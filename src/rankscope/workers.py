@@ -109,6 +109,7 @@ class Workers:
         Joblib leaves threads running when the caller gives up (Ctrl-C), and Python aborts if
         they are still inside machine code when it exits.
         """
+        _renew_thread_pool()
         places = Semaphore(self.num_local)
 
         def in_place(item: tuple[int, Task]) -> tuple[int, Result]:
@@ -158,6 +159,17 @@ class Workers:
             )
             return cluster
         return nullcontext()
+
+
+def _renew_thread_pool() -> None:
+    """Let torch make its pool of threads anew where this process was forked from another.
+
+    It does so when it is first asked to after a fork; of two threads that ask at once, one gets no
+    pool and fails ("Invalid thread pool!").
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(torch.get_num_threads())
 
 
 class _Prepared:
