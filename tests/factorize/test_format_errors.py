@@ -71,3 +71,14 @@ def test_a_ladder_of_large_ranks_only_is_fitted_at_the_smallest() -> None:
 
 def test_an_exact_fit_is_an_error_of_nearly_zero() -> None:
     assert interpolated_errors([5], lambda _: 0.0, num_entries=100) == [pytest.approx(1e-12)]
+
+
+@given(st.floats(1e-12, 1e-2), st.integers(2, 6))
+def test_tails_far_below_the_root_of_the_rounding_are_exact(small: float, size: int) -> None:
+    torch.manual_seed(size)
+    bases = [torch.linalg.qr(torch.randn(size, size, dtype=torch.float64)).Q for _ in range(2)]
+    values = torch.ones(size, dtype=torch.float64)
+    values[-1] = small
+    expected = small / float(values.norm())
+    error = float(tails(bases[0] * values @ bases[1])[-2])
+    assert error == pytest.approx(expected, rel=1e-3, abs=1e-15)

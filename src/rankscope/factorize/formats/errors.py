@@ -14,14 +14,14 @@ NUM_FITS = 3
 # rarely of use.
 _LARGEST_SHARE = 0.5
 _MOST_PARAMETERS = 2**17
+# Smaller errors are lost in the rounding of their squares.
+_LEAST_BY_SQUARES = 1e-6
 # An exact fit: smaller errors are rounding, and have no useful logarithm.
 _LEAST_ERROR = 1e-12
 
 
 def tails(matrix: Tensor) -> Tensor:
     """The relative Frobenius error of the best approximation of each rank, from 0 to full.
-
-    Errors below 1e-7 are rounding: they are roots of differences of squares.
 
     Example:
         >>> tails(torch.diag(torch.tensor([3.0, 4.0]))).round(decimals=3)
@@ -36,9 +36,13 @@ def tails(matrix: Tensor) -> Tensor:
     unit = to_scaled(matrix, MaxBond(1), who="tails", least_order=2).unit
     tall = unit if unit.shape[0] >= unit.shape[1] else unit.mT
     # The eigenvalues of the smaller Gram matrix: half of the time of singular values.
-    tall = tall.double()
-    energies = torch.linalg.eigvalsh(tall.mT @ tall).flip(0).clamp_min(0)
-    return share_left(energies)
+    double = tall.double()
+    errors = share_left(torch.linalg.eigvalsh(double.mT @ double).flip(0).clamp_min(0))
+    if errors[-2] >= _LEAST_BY_SQUARES:
+        return errors
+    # The triangle has the same singular values; an elongated matrix is thus faster.
+    values = torch.linalg.svdvals(torch.linalg.qr(tall, mode="r").R)
+    return share_left(values.double().square())
 
 
 def share_left(energies: Tensor) -> Tensor:
