@@ -50,8 +50,15 @@ def test_margins_that_are_none_are_refused() -> None:
 
 
 @settings(deadline=None)
-@given(seed=st.integers(0, 2**32), offset=st.floats(0.0, 2.0), temperature=st.floats(0.05, 2.0))
-def test_the_right_logit_is_an_offset_behind(seed: int, offset: float, temperature: float) -> None:
+@given(
+    seed=st.integers(0, 2**32),
+    offset=st.floats(0.0, 2.0),
+    temperature=st.floats(0.05, 2.0),
+    annealing=st.sampled_from((0.0, 1.0, 2.5)),
+)
+def test_the_right_logit_is_an_offset_behind(
+    seed: int, offset: float, temperature: float, annealing: float
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(3, 5, generator=generator)
     labels = torch.randint(5, (3,), generator=generator)
@@ -60,16 +67,24 @@ def test_the_right_logit_is_an_offset_behind(seed: int, offset: float, temperatu
         values = [float(value) for value in logits[row]]
         values[label] -= offset
         largest = max(values)
-        total = sum(math.exp((value - largest) / temperature) for value in values)
-        wanted += (largest - values[label]) + temperature * math.log(total)
-    result = OffsetCrossEntropy(offset, temperature)(nn.Identity(), Batch(logits, labels))
+        parts = [math.exp((value - largest) / temperature) for value in values]
+        wrong = (sum(parts) - parts[label]) / sum(parts)
+        loss = (largest - values[label]) + temperature * math.log(sum(parts))
+        wanted += loss * wrong**annealing
+    loss_of = OffsetCrossEntropy(offset, temperature, annealing)
+    result = loss_of(nn.Identity(), Batch(logits, labels))
     assert float(result) == pytest.approx(wanted / 3, rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize(("offset", "temperature"), [(-1.0, 1.0), (math.inf, 1.0), (0.5, 0.0)])
-def test_offsets_and_temperatures_are_checked(offset: float, temperature: float) -> None:
-    with pytest.raises(TrainingError, match=f"got {offset} and {temperature}"):
-        OffsetCrossEntropy(offset, temperature)
+@pytest.mark.parametrize(
+    ("offset", "temperature", "annealing"),
+    [(-1.0, 1.0, 0.0), (math.inf, 1.0, 0.0), (0.5, 0.0, 0.0), (0.5, 1.0, -1.0)],
+)
+def test_offsets_and_temperatures_are_checked(
+    offset: float, temperature: float, annealing: float
+) -> None:
+    with pytest.raises(TrainingError, match=f"got {offset}, {annealing} and {temperature}"):
+        OffsetCrossEntropy(offset, temperature, annealing)
 
 
 # Adversarial.

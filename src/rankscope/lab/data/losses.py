@@ -63,6 +63,8 @@ class OffsetCrossEntropy:
     Args:
         offset: m.
         temperature: τ.
+        annealing: b of a factor :math:`(1 - p_y)^b`, which takes weight from samples that are
+            right already, so that the margins of the others grow; 0 for none.
 
     Example:
         >>> import torch
@@ -72,20 +74,25 @@ class OffsetCrossEntropy:
         0.6931
 
     Raises:
-        TrainingError: if the offset is negative or the temperature is not positive.
+        TrainingError: if offset or annealing is negative or the temperature is not positive.
 
     Reference:
-        Prach & Lampert (2022), Almost-orthogonal layers, arXiv:2208.03160.
+        Prach & Lampert (2022), Almost-orthogonal layers, arXiv:2208.03160; annealing as in
+        Lai, Huang, Kung & Chen (2025), arXiv:2505.15174, which uses m = 2, τ = 0.75 and b = 5.
     """
 
     offset: float = 0.5
     temperature: float = 0.25
+    annealing: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0 <= self.offset < math.inf and 0 < self.temperature < math.inf):
+        offsets = (self.offset, self.annealing)
+        if not (
+            all(0 <= value < math.inf for value in offsets) and 0 < self.temperature < math.inf
+        ):
             raise TrainingError(
-                f"OffsetCrossEntropy: the offset must be at least 0 and the temperature above 0, "
-                f"got {self.offset} and {self.temperature}."
+                f"OffsetCrossEntropy: offset and annealing must be at least 0 and the temperature "
+                f"above 0, got {self.offset}, {self.annealing} and {self.temperature}."
             )
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -94,7 +101,10 @@ class OffsetCrossEntropy:
         logits: Tensor = model(batch.inputs).float()
         ahead = self.offset * functional.one_hot(batch.targets, logits.shape[1])
         scaled = (logits - ahead) / self.temperature
-        return self.temperature * functional.cross_entropy(scaled, batch.targets)
+        losses = functional.cross_entropy(scaled, batch.targets, reduction="none")
+        if self.annealing:  # the probability of the right class is exp(-loss)
+            losses = losses * (-torch.expm1(-losses)) ** self.annealing
+        return self.temperature * losses.mean()
 
 
 # Adversarial training: the loss at the worst perturbation that is found, not at the sample.
