@@ -25,9 +25,9 @@ from rankscope.compression.training.freed_memory import keep_freed_memory
 from rankscope.compression.training.recipe import Precision
 from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.lab.experiments.attention_forms import DEPTH, FORMS, WIDTH
-from rankscope.lab.experiments.cp_networks import with_cp_layers
 from rankscope.lab.experiments.image_workloads import RESNET32, compress_uniformly
 from rankscope.networks.catalogue import build
+from rankscope.networks.cp_networks import with_cp_layers
 from rankscope.networks.degree import DegreeNetwork
 from rankscope.networks.sequence import (
     LanguageModel,
@@ -186,9 +186,9 @@ def _images() -> Iterator[Workload]:
         torch.rand(IMAGES, 3, 32, 32, generator=draw),
         torch.randint(10, (IMAGES,), generator=draw),
     )
-    # Three stages of 16, 32 and 64 channels with 9 places of a kernel each.
-    resnet = {"rows": IMAGES * 16 * 16, "width": 9 * 32}
-    networks: dict[str, tuple[nn.Module, dict[str, int]]] = {
+    rows = IMAGES * 16 * 16
+    resnet = 9 * 32  # three stages of 16, 32 and 64 channels with 9 places of a kernel each
+    networks: dict[str, tuple[nn.Module, int]] = {
         "cifar10-compression: ResNet-32, dense": (build("resnet32"), resnet),
         **{
             f"cifar10-compression: ResNet-32, {name} at 10 %": (
@@ -203,17 +203,18 @@ def _images() -> Iterator[Workload]:
         ),
         "lipschitz-cifar10-longer: ResNet-9 of width 32": (
             ResNet9(width=32),
-            {"rows": IMAGES * 16 * 16, "width": 9 * 64},
+            9 * 64,
         ),
     }
-    for name, (model, sizes) in networks.items():
+    for name, (model, width) in networks.items():
         yield Workload(
             name,
             model,
             batch,
             classes,
-            **sizes,
-            wanted=HALF,
+            rows,
+            width,
+            HALF,
             precision=MIXED,
             order=torch.channels_last,
         )

@@ -21,6 +21,8 @@ from rankscope.lab.experiments import (
     witten_bell_loss,
 )
 from rankscope.lab.experiments.baselines import NEIGHBOURS
+from rankscope.lab.experiments.cp_networks import TrainingWorkload
+from rankscope.lab.experiments.label_noise import NoisyBaseline
 
 TEXTS = st.lists(st.integers(0, 3), min_size=6, max_size=40)
 
@@ -101,3 +103,14 @@ def test_classes_are_guessed_by_frequency_or_by_a_linear_function(tmp_path: Path
     assert 5 < float(str(most["test accuracy"])) < 15
     assert float(str(fitted["test accuracy"])) > 85
     assert fitted["baseline"] == "digits-logistic-regression"
+
+
+def test_labels_that_are_not_random_give_the_plain_regression(tmp_path: Path) -> None:
+    workload = TrainingWorkload("digits", 400, is_cp=False)
+    true, noisy, random = (
+        NoisyBaseline(workload, noise).run(context(tmp_path))["test accuracy"]
+        for noise in (0.0, 0.4, 1.0)
+    )
+    plain = ClassBaseline("digits", num_samples=400, column="accuracy").run(context(tmp_path))
+    assert true == plain["accuracy"]
+    assert float(str(true)) > float(str(noisy)) > 30 > float(str(random))

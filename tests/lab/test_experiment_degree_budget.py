@@ -2,6 +2,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,12 +18,15 @@ from rankscope.lab.experiments import (
     WaveTask,
 )
 from rankscope.lab.experiments.degree_budget import (
+    BASELINES,
     COMPARISONS,
     DEGREES,
     QUICK,
     ActivatedEntry,
+    LinearBaseline,
     differences,
 )
+from rankscope.progress import ignore
 
 DEGREE_BUDGET = find_experiment("degree-budget")
 
@@ -121,10 +125,35 @@ def test_one_degree_can_represent_its_target_and_the_next_lower_cannot(entry: De
 
 
 def test_every_comparison_has_every_degree() -> None:
-    assert len(DEGREE_BUDGET.entries) == len(COMPARISONS) * len(DEGREES)
+    assert len(DEGREE_BUDGET.entries) == len(BASELINES) + len(COMPARISONS) * len(DEGREES)
     assert len(DEGREE_BUDGET.quick) == len(QUICK) * len(DEGREES)
     assert DEGREE_BUDGET.seeds >= 5
     assert math.e in DEGREES
+
+
+def test_every_comparison_has_the_baseline_of_its_task() -> None:
+    claims = DEGREE_BUDGET.claims
+    assert claims is not None
+    names = {entry.name for entry in DEGREE_BUDGET.entries if isinstance(entry, LinearBaseline)}
+    assert {pair.score.baseline for pair in claims.pairs} == names
+    for pair in claims.pairs:
+        assert pair.first.startswith(str(pair.score.baseline)[len("baseline-") : -len("-linear")])
+
+
+def test_the_linear_baseline_is_the_projection_on_affine_functions(tmp_path: Path) -> None:
+    task = WaveTask(num_samples=4096)
+    context = RunContext(tmp_path, None, 60.0, ignore)
+    row = LinearBaseline(task).run(context)
+    data = task.task_data(None, seed=0)
+    assert data.test.targets is not None
+    inputs, wanted = data.test.inputs.double(), data.test.targets.double()
+    design = torch.cat([inputs, torch.ones(len(inputs), 1)], dim=1)
+    # Fitted to the test samples themselves: no linear function has a smaller error there.
+    residual = wanted - design @ torch.linalg.pinv(design) @ wanted
+    least = float(residual.square().mean().sqrt() / wanted.std())
+    error = float(str(row["relative error"]))
+    assert least <= error < 1.02 * least
+    assert row["baseline"] == "waves-3-linear"
 
 
 def rows_of(errors: dict[str, list[float]]) -> list[Row]:

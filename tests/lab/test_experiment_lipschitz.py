@@ -15,6 +15,7 @@ from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
 from rankscope.lab.data import AdversarialLoss, MarginLoss
 from rankscope.lab.experiments import LipschitzEntry, Row, RunContext, TrainingSetup
+from rankscope.lab.experiments.baselines import fitted_regression, flat
 from rankscope.lab.experiments.lipschitz import (
     LONGER,
     NUM_DIGITS_SAMPLES,
@@ -25,6 +26,7 @@ from rankscope.lab.experiments.lipschitz import (
 )
 from rankscope.lab.experiments.lipschitz_rows import (
     SOURCE_RECIPE,
+    CertifiedBaseline,
     LossSearch,
     SearchedLipschitzEntry,
     first_samples,
@@ -39,7 +41,7 @@ from rankscope.networks import (
     TensorData,
     load_data_set,
 )
-from rankscope.progress import Progress
+from rankscope.progress import Progress, ignore
 from rankscope.robust import LipConvNet, LipschitzNetwork, OrthogonalLinear
 
 LIPSCHITZ_CIFAR10 = find_experiment("lipschitz-cifar10")
@@ -50,6 +52,28 @@ LIPSCHITZ_DIGITS = find_experiment("lipschitz-digits")
 
 def small_network() -> LipConvNet:
     return LipConvNet(2, width=4, num_blocks=2, image=(1, 8, 8), last_layer=OrthogonalLinear)
+
+
+def test_logistic_regression_is_certified_below_its_exact_radii(tmp_path: Path) -> None:
+    radii = (Fraction(36, 255), Fraction(1, 1))
+    row = CertifiedBaseline("digits", 100, radii).run(RunContext(tmp_path, None, 60.0, ignore))
+    data = load_data_set("digits")
+    inputs, labels = first_samples(data, 100)
+    model = fitted_regression(*flat(in_pixels(data).train), 10).double()
+    logits, weight = model(inputs.flatten(1).double()).detach(), model.weight.detach()
+    right = torch.arange(100)
+    lead = logits[right, labels][:, None] - logits
+    distance = (weight[labels][:, None] - weight).norm(dim=2)
+    distance[right, labels] = 1.0
+    lead[right, labels] = math.inf
+    exact = (lead / distance).amin(dim=1)  # how far the nearest boundary is
+    assert row["clean"] == pytest.approx(100 * float((exact > 0).double().mean()), abs=0.01)
+    for radius in radii:
+        certified = float(str(row[f"certified {radius_name(radius)}"]))
+        attacked = float(str(row[f"attacked {radius_name(radius)}"]))
+        safe = 100 * float((exact > float(radius)).double().mean())
+        assert certified <= safe + 0.01
+        assert safe <= attacked + 0.01
 
 
 def entry_of(epochs: int, num_samples: int = 40) -> LipschitzEntry:
@@ -143,7 +167,8 @@ def test_certified_networks_stand_beside_usual_ones_on_the_whole_test_set() -> N
     names = [entry.name for entry in LIPSCHITZ_DIGITS.entries]
     assert names[-2:] == ["usual", "usual-adversarial"]
     assert len(load_data_set("digits").test) == NUM_DIGITS_SAMPLES
-    for entry in LIPSCHITZ_DIGITS.entries:
+    assert names[0] == "baseline-digits-logistic-regression"
+    for entry in LIPSCHITZ_DIGITS.entries[1:]:
         assert isinstance(entry, LipschitzEntry)
         assert entry.setup.build()(torch.rand(2, 1, 8, 8)).shape == (2, 10)
 

@@ -51,5 +51,5 @@ def test_stages_cannot_be_fitted_from_scratch() -> None:
 
 def test_the_two_cells_that_the_source_lacks_are_there() -> None:
     names = {entry.name for entry in SEQUENTIAL_VS_END_TO_END.entries}
-    assert len(names) == 18
+    assert len([name for name in names if not name.startswith("baseline-")]) == 18
     assert {"tensor-train-sequential-10000", "r-tensor-train-end-to-end-100000"} <= names

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rankscope.compression.training.least_squares import LeastSquares, fit_least_squares
 from rankscope.compression.training.loop import fit, scores
 from rankscope.compression.training.recipe import Cosine, Recipe
+from rankscope.lab.experiments.baselines import BaselineEntry, fitted_regression
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.degree_tasks import (
     CertifiedTask,
@@ -237,6 +238,46 @@ class ActivatedEntry(DegreeEntry):
         return {"epsilon rank": _epsilon_rank(lambda batch: model(batch)[:, 0], inputs)}
 
 
+@dataclass(frozen=True)
+class LinearBaseline(BaselineEntry):
+    """The best linear function of a task's inputs: least squares, or logistic regression.
+
+    Args:
+        task: what is learned; its samples are those of seed 0.
+    """
+
+    task: Task
+
+    @property
+    def kind(self) -> str:
+        """The task and the method."""
+        return f"{self.task.name}-linear"
+
+    def score(self, context: RunContext) -> Row:
+        """Its error on the test set, by the name that the networks' rows have for it."""
+        data = self.task.task_data(context.data, seed=0, report=context.report)
+        inputs, targets = data.train.inputs, data.train.targets
+        assert targets is not None, "there is something to learn"
+        if isinstance(self.task, ImageTask):
+            model = fitted_regression(inputs, targets, self.task.num_outputs)
+        else:
+            model = _least_squares(inputs, targets)
+        with torch.no_grad():
+            return {data.error_name: data.error(model)}
+
+
+def _least_squares(inputs: Tensor, targets: Tensor) -> nn.Linear:
+    """The affine function of least squared error."""
+    ones = torch.ones(len(inputs), 1, dtype=torch.float64)
+    design = torch.cat([inputs.double(), ones], dim=1)
+    found = torch.linalg.lstsq(design, targets.double()[:, None]).solution[:, 0]
+    model = nn.Linear(inputs.shape[1], 1)
+    with torch.no_grad():
+        model.weight.copy_(found[None, :-1])
+        model.bias.copy_(found[-1:])
+    return model
+
+
 def _exact_rank(polynomial: DegreePolynomial, task_data: TaskData) -> Row:
     inputs = task_data.test.inputs.double()
     count = polynomial.num_positions
@@ -390,8 +431,12 @@ def _difference(
     return f"{interval} ({verdict})"
 
 
-ERROR = Score("relative error", "of the deviation", baseline=1.0, why="the mean of the targets has")
-WRONG = Score("percent wrong", "points")
+def _score(task: Task) -> Score:
+    """What is compared on a task, beside its best linear function."""
+    baseline = LinearBaseline(task).name
+    if isinstance(task, ImageTask):
+        return Score("percent wrong", "points", baseline=baseline)
+    return Score("relative error", "of the deviation", baseline=baseline)
 
 
 def _claims(comparisons: Sequence[Comparison]) -> Claims:
@@ -401,7 +446,7 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
     """
     pairs = []
     for one in comparisons:
-        score = WRONG if isinstance(one.task, ImageTask) else ERROR
+        score = _score(one.task)
         subject = f"{one.task.name}, {one.budget.matrices} matrices"
         titles = {
             degree: f"{degree_name(degree)} (total {_total_degree(one.budget, degree)})"
@@ -424,7 +469,7 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
     return Claims(
         "Does a degree of 3 make the best use of a budget of matrices?",
         tuple(pairs),
-        (ERROR, WRONG),
+        (_score(MNIST),),
         _as_argued,
         stopping="Five seeds of every setting, whatever they say.",
     )
@@ -450,6 +495,7 @@ def _as_argued(rows: Sequence[Row]) -> list[Statement]:
     return [Statement("Decided pairs of different total degrees", Verdict.FACT, detail)]
 
 
+BASELINES = tuple(LinearBaseline(task) for task in dict.fromkeys(one.task for one in COMPARISONS))
 _TITLES = (
     "Cubic polynomial",
     "Quartic polynomial",
@@ -467,7 +513,7 @@ _TITLES = (
 DEGREE_BUDGET = Experiment(
     name="degree-budget",
     title="Which degree of a layer learns best within a budget? Test errors",
-    entries=_entries(COMPARISONS),
+    entries=(*BASELINES, *_entries(COMPARISONS)),
     quick=_entries(QUICK),
     protocol=(
         "Networks whose layers are products of d affine maps (d = 2, 3, 4, or e: 72 % of the "
@@ -493,8 +539,14 @@ DEGREE_BUDGET = Experiment(
         ("epoch", "test error"),
         is_logarithmic=True,
         shares_axis=False,
+        level="relative error",
         panels=tuple(
-            Panel(title, f"{one.group}-degree-(.+)")
+            Panel(
+                title,
+                f"{one.group}-degree-(.+)",
+                up=_score(one.task).column,
+                baselines=f"{one.task.name}-(linear)",
+            )
             for title, one in zip(_TITLES, COMPARISONS, strict=True)
         ),
         labels={degree_name(degree): f"degree {degree_name(degree)}" for degree in DEGREES},

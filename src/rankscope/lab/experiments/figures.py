@@ -526,7 +526,7 @@ class CurveFigure:
                     names.ends.append((worded(name, self.labels), shown, mean))
             values = [value for seeds in curves.values() for seed in seeds for _, value in seed]
             if self.level:
-                levels = levels_of(panel, rows, self.level, self.labels)
+                levels = levels_of(panel, rows, panel.up or self.level, self.labels)
                 names.draw_levels(levels, values, is_logarithmic=self.is_logarithmic)
             self._draw_published(axes, named, curves, every)
             axes.margins(x=0.03)

@@ -16,6 +16,7 @@ from rankscope.compression.training.recipe import MixedPrecision, Recipe, workin
 from rankscope.errors import ExperimentError
 from rankscope.factorize.convolution import FactorizedConv2d
 from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_parts import Panel, worded
@@ -322,7 +323,8 @@ PUBLISHED: dict[str, dict[int, float]] = {
     "r-tensor-ring": {5: 80.80, 20: 90.60},
 }
 
-ACCURACY = Score("accuracy", "points", is_lower_better=False)
+BASELINES = class_baselines("cifar10", column="accuracy")
+ACCURACY = Score("accuracy", "points", is_lower_better=False, baseline=BASELINES[-1].name)
 
 
 def _published_pairs() -> tuple[Pair, ...]:
@@ -356,12 +358,16 @@ _FORMATS = {
     "tensor-train": "Tensor train",
     "tensor-ring": "Tensor ring",
 }
+_LINES = "(?:cifar10|digits)-(.+)"  # baselines
 _FIGURE = LineFigure(
     "share",
     "accuracy",
     panels=(
-        *(Panel(title, rf"(r-)?{name}-\d+", levels="(dense)") for name, title in _FORMATS.items()),
-        Panel("Formats chosen together", r"(best)-\d+", levels="(dense)"),
+        *(
+            Panel(title, rf"(r-)?{name}-\d+", baselines=_LINES, levels="(dense)")
+            for name, title in _FORMATS.items()
+        ),
+        Panel("Formats chosen together", r"(best)-\d+", baselines=_LINES, levels="(dense)"),
     ),
     labels={"": "plain", "r-": "reshaped", "best": "formats and ranks planned"},
     shares_axis=True,
@@ -371,6 +377,7 @@ CIFAR10_COMPRESSION = Experiment(
     name="cifar10-compression",
     title="ResNet-32 on CIFAR-10: accuracy in percent at counted shares of 460,800 weights",
     entries=(
+        *BASELINES,
         DenseEntry(RESNET32, published=93.2),
         *(
             UniformEntry(RESNET32, percentage / 100, format, published)
@@ -405,11 +412,14 @@ LONGER_FORMATS = ("svd", "cp", "tucker", "tensor-train", "r-cp", "r-tensor-train
 CIFAR10_COMPRESSION_LONGER = Experiment(
     name="cifar10-compression-longer",
     title="The same at 10 %, an hour of one core for each format: accuracy in percent",
-    entries=tuple(
-        DistilledEntry(
-            RESNET32, 0.1, format, PUBLISHED[format][10], _MIXED, end_to_end=_MIXED_END_TO_END
-        )
-        for format in LONGER_FORMATS
+    entries=(
+        *BASELINES,
+        *(
+            DistilledEntry(
+                RESNET32, 0.1, format, PUBLISHED[format][10], _MIXED, end_to_end=_MIXED_END_TO_END
+            )
+            for format in LONGER_FORMATS
+        ),
     ),
     claims=Claims(
         "Does every format reach its published accuracy at a tenth of the weights, counted?",
@@ -431,7 +441,7 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
     protocol=f"The start of cifar10-compression. {_TWICE}",
     figure=DotFigure(
         ("accuracy", "published"),
-        panels=(Panel("A tenth of the weights", r"(.+)-10"),),
+        panels=(Panel("A tenth of the weights", r"(.+)-10", baselines=_LINES),),
         labels={f"r-{name}": f"reshaped {worded(name, {})}" for name in _FORMATS},
     ),
 )
@@ -439,7 +449,10 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
 CIFAR10_COMPRESSION_PLANNED = Experiment(
     name="cifar10-compression-planned",
     title="Formats and ranks chosen together, two hours of one core: accuracy in percent",
-    entries=tuple(PlannedEntry(RESNET32, keep, _MIXED, _MIXED_END_TO_END) for keep in (0.1, 0.05)),
+    entries=(
+        *BASELINES,
+        *(KeptPlannedEntry(RESNET32, keep, _MIXED, _MIXED_END_TO_END) for keep in (0.1, 0.05)),
+    ),
     claims=Claims(
         "How accurate is a network whose formats and ranks are chosen together?",
         scores=(ACCURACY,),
@@ -451,7 +464,7 @@ CIFAR10_COMPRESSION_PLANNED = Experiment(
     protocol=f"A plan of formats and ranks for the outputs on 1,024 images. {_TWICE}",
     figure=DotFigure(
         ("accuracy",),
-        panels=(Panel("Share of the weights kept", r"best-(\d+)"),),
+        panels=(Panel("Share of the weights kept", r"best-(\d+)", baselines=_LINES),),
         labels={"10": "10 percent", "5": "5 percent"},
     ),
 )

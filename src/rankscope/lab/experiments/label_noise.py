@@ -10,7 +10,12 @@ from rankscope.compression.training.recipe import Cosine, MixedPrecision, Recipe
 from rankscope.factorize.layer import FactorizedLayer
 from rankscope.generalize.bounds import measure_rademacher, rademacher_bound
 from rankscope.generalize.compressed_network import outputs_of
-from rankscope.lab.experiments.baselines import class_baselines
+from rankscope.lab.experiments.baselines import (
+    BaselineEntry,
+    class_baselines,
+    fitted_regression,
+    flat,
+)
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.classifiers import percent_right
 from rankscope.lab.experiments.cp_networks import (
@@ -86,6 +91,39 @@ def component_spectra(model: nn.Module) -> Row:
     if not shares:
         return {}
     return {"components for 90 %": sum(shares) / len(shares), "components by layer": shares}
+
+
+@dataclass(frozen=True)
+class NoisyBaseline(BaselineEntry):
+    """Logistic regression on the same partly random labels.
+
+    Args:
+        workload: the samples; its network is not used.
+        noise: share of labels replaced by uniform draws from all classes, as seed 0 draws them.
+    """
+
+    workload: TrainingWorkload
+    noise: float
+
+    @property
+    def kind(self) -> str:
+        """The data set, the method and the noise."""
+        return f"{self.workload.data_set}-logistic-regression-noise-{self.noise:g}"
+
+    def score(self, context: RunContext) -> Row:
+        """The accuracy on true labels, in percent."""
+        data = self.workload.data(context.data)
+        samples = WorkloadTraining(self.workload, _RECIPE, self.noise).samples(data)
+        model = fitted_regression(*flat(samples), data.num_classes)
+        inputs, labels = flat(data.test)
+        right = 100 * float((model(inputs).argmax(dim=1) == labels).double().mean())
+        return {"noise": self.noise, "test accuracy": right}
+
+
+def _score(data_set: str, noise: float) -> Score:
+    """What is compared, beside logistic regression on the same labels."""
+    baseline = f"baseline-{data_set}-logistic-regression-noise-{noise:g}"
+    return Score("test accuracy", "points", is_lower_better=False, baseline=baseline)
 
 
 @dataclass(frozen=True)
@@ -180,7 +218,11 @@ _FIGURE = LineFigure(
     "test accuracy",
     is_logarithmic=False,
     panels=tuple(
-        Panel(worded(data_set, {}), rf"{data_set}-(.+)-noise-[\d.]+", baselines=f"{data_set}-(.+)")
+        Panel(
+            worded(data_set, {}),
+            rf"{data_set}-(.+)-noise-[\d.]+",
+            baselines=f"{data_set}-(majority|logistic-regression)",
+        )
         for data_set in ("digits", "fashion-mnist", "cifar10")
     ),
     dashed="-regularized",
@@ -191,6 +233,7 @@ _FIGURE = LineFigure(
         "cp-regularized": "CP layers, regularized",
         "resnet20-plain": "ResNet-20, plain layers",
         "resnet20-cp": "ResNet-20, CP layers",
+        "logistic-regression": "logistic regression, true labels",
     },
     shares_axis=True,
 )
@@ -199,6 +242,13 @@ LABEL_NOISE = Experiment(
     name="label-noise",
     title="Trained on partly random labels: accuracy on true ones, in percent",
     entries=(
+        *class_baselines("digits", _NUM_NOISY_SAMPLES),
+        *class_baselines("fashion-mnist", _NUM_NOISY_SAMPLES),
+        *(
+            NoisyBaseline(workload, noise)
+            for workload in (_PLAIN_DIGITS[0], _FASHION[0])
+            for noise in NOISES
+        ),
         *(
             LabelNoiseEntry(workload, noise, _RECIPE)
             for workload in (*_PLAIN_DIGITS, *_REGULARIZED_DIGITS, *_FASHION)
@@ -226,7 +276,7 @@ LABEL_NOISE = Experiment(
                 f"{data_set}{suffix}, {noise:g} of the labels random: CP layers against plain ones",
                 f"{data_set}-cp{suffix}-noise-{noise:g}",
                 f"{data_set}-plain{suffix}-noise-{noise:g}",
-                Score("test accuracy", "points", is_lower_better=False),
+                _score(data_set, noise),
             )
             for data_set, suffix in (
                 ("digits", ""),
@@ -249,7 +299,9 @@ LABEL_NOISE = Experiment(
         "whole test set. Regularized: a weight decay of 0.1 and dropout of one half before the "
         "linear map. Rademacher complexity: for random signs, a network is trained on the true "
         "label where the sign is -1 and on another one where it is +1; the complexity is the mean "
-        "of sign times error, at most the share of signs +1. Training finds it from below."
+        "of sign times error, at most the share of signs +1. Training finds it from below. "
+        "Baselines: the most frequent class and logistic regression, on true labels and on the "
+        "same random ones."
     ),
 )
 
@@ -268,6 +320,7 @@ LABEL_NOISE_CIFAR10 = Experiment(
     title="ResNet-20 on partly random labels of CIFAR-10: accuracy on true ones, in percent",
     entries=(
         *class_baselines("cifar10", 2_000),
+        *(NoisyBaseline(_CIFAR10[0], noise) for noise in CIFAR10_NOISES),
         *(
             LabelNoiseEntry(workload, noise, _CIFAR10_RECIPE)
             for noise in CIFAR10_NOISES
@@ -285,12 +338,7 @@ LABEL_NOISE_CIFAR10 = Experiment(
                 f"{noise:g} of the labels random: CP layers against plain ones",
                 f"cifar10-resnet20-cp-noise-{noise:g}",
                 f"cifar10-resnet20-plain-noise-{noise:g}",
-                Score(
-                    "test accuracy",
-                    "points",
-                    is_lower_better=False,
-                    baseline="baseline-cifar10-logistic-regression",
-                ),
+                _score("cifar10", noise),
             )
             for noise in CIFAR10_NOISES
         ),
@@ -306,6 +354,7 @@ LABEL_NOISE_CIFAR10 = Experiment(
         "epoch is scored on the whole test set. Components for 90 %: the share of the components "
         "of a CP layer, the largest first, that holds 90 % of the squares of their norms, averaged "
         "over the layers. Products in bfloat16 where the processor has units for it, weights and "
-        "scores in float32. The baseline learns from true labels."
+        "scores in float32. Baselines: the most frequent class and logistic regression, on true "
+        "labels and on the same random ones."
     ),
 )

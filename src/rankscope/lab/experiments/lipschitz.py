@@ -18,6 +18,7 @@ from rankscope.lab.experiments.lipschitz_rows import (
     HALF_MARGIN,
     RADII,
     SOURCE_RECIPE,
+    CertifiedBaseline,
     LipschitzEntry,
     LossSearch,
     SearchedLipschitzEntry,
@@ -40,11 +41,15 @@ from rankscope.robust.norms import L2
 # What the rows are to decide.
 
 
-def compared(subject: str, first: str, second: str, column: str) -> Pair:
-    """Two networks by one of their accuracies."""
-    return Pair(
-        f"{column}: {subject}", first, second, Score(column, "points", is_lower_better=False)
-    )
+def compared(subject: str, first: str, second: str, column: str, data_set: str) -> Pair:
+    """Two networks by one of their accuracies, beside that of logistic regression."""
+    baseline = f"baseline-{data_set}-logistic-regression"
+    score = Score(column, "points", is_lower_better=False, baseline=baseline)
+    return Pair(f"{column}: {subject}", first, second, score)
+
+
+_on_digits = partial(compared, data_set="digits")
+_on_cifar10 = partial(compared, data_set="cifar10")
 
 
 def in_order(rows: Sequence[Row]) -> tuple[Statement, ...]:
@@ -116,8 +121,15 @@ FIGURE = CurveFigure(
     ("l2 radius (pixels in 0..1)", "accuracy (percent)"),
     across="radii",
     start="clean",
-    panels=tuple(Panel(title, name) for name, title in _TITLES.items()),
-    labels={"certified": "certified", "attacked": "after the attack"},
+    panels=tuple(
+        Panel(title, name, baselines=".+-(logistic-regression)") for name, title in _TITLES.items()
+    ),
+    labels={
+        "certified": "certified",
+        "attacked": "after the attack",
+        "logistic-regression": "logistic regression, clean",
+    },
+    level="clean",
 )
 
 
@@ -128,6 +140,7 @@ FIGURE = CurveFigure(
 
 
 NUM_DIGITS_SAMPLES = 360  # the whole test set
+_DIGITS_RADII = (*RADII, Fraction(1, 1))
 _DIGITS_CERTIFIED = replace(SOURCE_RECIPE, epochs=40, batch_size=64)
 _DIGITS_USUAL = Recipe(epochs=20, batch_size=64, learning_rate=2e-3, schedule=Cosine())
 _CHAIN = BUILT_IN["lipschitz-digits"].make
@@ -153,9 +166,9 @@ SETUPS = (
 LIPSCHITZ_DIGITS = Experiment(
     name="lipschitz-digits",
     title="Digits of 8 x 8 pixels: accuracy in percent, clean, attacked and certified (l2)",
-    entries=tuple(
-        LipschitzEntry(setup, "digits", NUM_DIGITS_SAMPLES, (*RADII, Fraction(1, 1)))
-        for setup in SETUPS
+    entries=(
+        CertifiedBaseline("digits", NUM_DIGITS_SAMPLES, _DIGITS_RADII),
+        *(LipschitzEntry(setup, "digits", NUM_DIGITS_SAMPLES, _DIGITS_RADII) for setup in SETUPS),
     ),
     quick=tuple(
         LipschitzEntry(replace(setup, recipe=replace(setup.recipe, epochs=4)), "digits", 60)
@@ -174,27 +187,29 @@ LIPSCHITZ_DIGITS = Experiment(
     claims=Claims(
         "Can a network that keeps norms be proved robust without losing accuracy?",
         (
-            compared(
+            _on_digits(
                 "keeping norms against the usual network",
                 "lip-convnet-6",
                 "usual",
                 "certified 36/255",
             ),
-            compared("keeping norms against the usual network", "lip-convnet-6", "usual", "clean"),
-            compared(
+            _on_digits(
+                "keeping norms against the usual network", "lip-convnet-6", "usual", "clean"
+            ),
+            _on_digits(
                 "keeping norms against the usual network",
                 "lip-convnet-6",
                 "usual",
                 "attacked 36/255",
             ),
-            compared(
+            _on_digits(
                 "keeping norms against adversarial training",
                 "lip-convnet-6",
                 "usual-adversarial",
                 "attacked 36/255",
             ),
             *(
-                compared(
+                _on_digits(
                     "a margin of 1 against one of 1/2",
                     "lip-convnet-6-margin-1",
                     "lip-convnet-6",
@@ -203,7 +218,9 @@ LIPSCHITZ_DIGITS = Experiment(
                 for column in ("clean", "certified 36/255", "certified 108/255")
             ),
             *(
-                compared("adversarial training against none", "usual-adversarial", "usual", column)
+                _on_digits(
+                    "adversarial training against none", "usual-adversarial", "usual", column
+                )
                 for column in ("clean", "attacked 72/255", "certified 36/255")
             ),
         ),
@@ -305,6 +322,7 @@ LIPSCHITZ_CIFAR10 = Experiment(
     name="lipschitz-cifar10",
     title="CIFAR-10: accuracy in percent, clean, attacked and certified (l2, pixels in 0..1)",
     entries=(
+        CertifiedBaseline("cifar10", NUM_SAMPLES),
         _resnet9(is_scaled=True),
         _resnet9(is_scaled=False),
         _resnet9(is_scaled=True, is_longer=True),
@@ -330,7 +348,7 @@ LIPSCHITZ_CIFAR10 = Experiment(
         "What does a protocol that divides pixels by their deviations cost in certificates?",
         (
             *(
-                compared(
+                _on_cifar10(
                     "divided by deviations against not",
                     "resnet9-8-longer-scaled",
                     "resnet9-8-longer",
@@ -344,12 +362,12 @@ LIPSCHITZ_CIFAR10 = Experiment(
                     "attacked 108/255",
                 )
             ),
-            compared("ten times as many images", "resnet9-8-longer", "resnet9-8", "clean"),
-            compared(
+            _on_cifar10("ten times as many images", "resnet9-8-longer", "resnet9-8", "clean"),
+            _on_cifar10(
                 "keeping norms against the usual network", "resnet9-8-scaled", "usual", "clean"
             ),
             *(
-                compared(
+                _on_cifar10(
                     "resnet9-8-longer-scaled against the published, larger network",
                     "resnet9-8-longer-scaled",
                     f":published {column.split()[0]}",
@@ -394,6 +412,7 @@ LIPSCHITZ_CIFAR10_LONGER = Experiment(
     name="lipschitz-cifar10-longer",
     title="The same for hours: accuracy in percent, clean, attacked and certified",
     entries=(
+        CertifiedBaseline("cifar10", NUM_SAMPLES),
         SearchedLipschitzEntry(
             TrainingSetup(
                 "resnet9-32",

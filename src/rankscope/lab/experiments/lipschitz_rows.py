@@ -4,7 +4,7 @@ Runs end by counts of samples, not by the clock, so that a row is the same on ev
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -16,6 +16,7 @@ from rankscope.compression.training.loop import Loss, fit
 from rankscope.compression.training.recipe import Adam, PiecewiseLinear, Recipe
 from rankscope.errors import ExperimentError
 from rankscope.lab.data.losses import MarginLoss
+from rankscope.lab.experiments.baselines import BaselineEntry, fitted_regression, flat
 from rankscope.lab.experiments.experiment import Entry, Row, RunContext, Value
 from rankscope.networks.batches import Augmentation, Normalization, TensorData
 from rankscope.networks.datasets import DataSet, load_data_set
@@ -181,7 +182,7 @@ class LipschitzEntry(Entry):
             "samples trained on": history.samples,
             **chosen,
             "clean": _percent(result.clean),
-            **self._accuracies(result),
+            **accuracies(self.radii, result),
             "lost to rounding": _percent(max(row.lost_to_rounding for row in result.radii)),
             "lost to rounding in float32": _percent(lost_in_float32),
             "Lipschitz": result.lipschitz,
@@ -197,12 +198,50 @@ class LipschitzEntry(Entry):
         del context
         return train, self.setup.loss, {}
 
-    def _accuracies(self, result: Certification) -> dict[str, Value]:
-        row: dict[str, Value] = {}
-        for radius, accuracies in zip(self.radii, result.radii, strict=True):
-            row[f"attacked {radius_name(radius)}"] = _percent(accuracies.attacked)
-            row[f"certified {radius_name(radius)}"] = _percent(accuracies.certified)
-        return row
+
+def accuracies(radii: Sequence[Fraction], result: Certification) -> dict[str, Value]:
+    """In percent, after an attack and certified at each radius."""
+    row: dict[str, Value] = {}
+    for radius, found in zip(radii, result.radii, strict=True):
+        row[f"attacked {radius_name(radius)}"] = _percent(found.attacked)
+        row[f"certified {radius_name(radius)}"] = _percent(found.certified)
+    return row
+
+
+@dataclass(frozen=True)
+class CertifiedBaseline(BaselineEntry):
+    """Logistic regression on pixels, certified and attacked like a network.
+
+    Args:
+        data_set: its name.
+        num_samples: of the test set, that are attacked and certified.
+        radii: Euclidean, of pixels in 0..1, in increasing order.
+    """
+
+    data_set: str
+    num_samples: int
+    radii: tuple[Fraction, ...] = RADII
+
+    @property
+    def kind(self) -> str:
+        """The data set and the method."""
+        return f"{self.data_set}-logistic-regression"
+
+    def score(self, context: RunContext) -> Row:
+        """Accuracies in percent: clean, and attacked and certified at each radius."""
+        data = load_data_set(self.data_set, context.data)
+        linear = fitted_regression(*flat(in_pixels(data).train), data.num_classes)
+        inputs, labels = first_samples(data, self.num_samples)
+        result = certify(
+            nn.Sequential(nn.Flatten(), linear),
+            inputs,
+            labels,
+            [float(radius) for radius in self.radii],
+            attack=ProjectedDescent(),
+            dtype=torch.float64,
+            report=context.report,
+        )
+        return {"clean": _percent(result.clean), **accuracies(self.radii, result)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,10 @@ from torch import nn
 from rankscope.compression.training.recipe import Recipe
 from rankscope.errors import ExperimentError
 from rankscope.factorize.formats.catalogue import FORMATS
+from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.image_workloads import (
     DIGITS,
@@ -149,7 +151,8 @@ def _scratch_cells(
     )
 
 
-_ACCURACY = Score("accuracy", "points", is_lower_better=False)
+BASELINES = class_baselines("cifar10", column="accuracy")
+_ACCURACY = Score("accuracy", "points", is_lower_better=False, baseline=BASELINES[-1].name)
 _SAMPLES = (10_000, 25_000, 100_000)
 
 
@@ -157,13 +160,14 @@ _FIGURE = LineFigure(
     "samples",
     "accuracy",
     ("format", "protocol"),
+    panels=(Panel(baselines="cifar10-(.+)"),),
     labels={"r-tensor-train": "reshaped tensor train", "end-to-end": "end to end"},
 )
 
 SEQUENTIAL_VS_END_TO_END = Experiment(
     name="sequential-vs-end-to-end",
     title="ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
-    entries=(*_cells(RESNET32, _SAMPLES), *_scratch_cells(RESNET32, _SAMPLES)),
+    entries=(*BASELINES, *_cells(RESNET32, _SAMPLES), *_scratch_cells(RESNET32, _SAMPLES)),
     claims=Claims(
         "Is fitting stage by stage better than training end to end?",
         tuple(
