@@ -18,10 +18,10 @@ from rankscope.lab.experiments import (
     PixelBaseline,
     PixelTask,
     RunContext,
+    TrainingWorkload,
     witten_bell_loss,
 )
 from rankscope.lab.experiments.baselines import NEIGHBOURS
-from rankscope.lab.experiments.cp_networks import TrainingWorkload
 from rankscope.lab.experiments.label_noise import NoisyBaseline
 
 TEXTS = st.lists(st.integers(0, 3), min_size=6, max_size=40)
