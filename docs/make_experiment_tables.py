@@ -47,6 +47,7 @@ PAGES = {
     "rank-predicts-loss-longer": "rank-predicts-loss.md",
     "spectrum-predicts-loss": "rank-predicts-loss.md",
     "mixer-budget": "mixer-budget.md",
+    "mixer-budget-mnist": "mixer-budget.md",
     "graph-sparsification": "graph-sparsification.md",
     "feature-order": "feature-order.md",
     "cifar10-compression": "../compression.md",

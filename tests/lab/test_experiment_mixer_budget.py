@@ -1,12 +1,22 @@
 """Mixers against attention and product layers."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from rankscope.lab import find_experiment
-from rankscope.lab.experiments import Row, statements_of
-from rankscope.lab.experiments.mixer_budget import BUDGETS, KINDS, NUM_TOKENS, TOKEN_SIZE, widest
-from rankscope.networks import DegreeAttention, MlpMixer
+from rankscope.lab.experiments import Row, RunContext, mixer_budget, statements_of
+from rankscope.lab.experiments.mixer_budget import (
+    BUDGETS,
+    KINDS,
+    NUM_TOKENS,
+    TOKEN_SIZE,
+    MnistEntry,
+    widest,
+)
+from rankscope.networks import DataSet, DegreeAttention, MlpMixer, TensorData
+from rankscope.progress import ignore
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -28,6 +38,25 @@ def test_total_degrees_are_those_of_the_polynomials() -> None:
     attention = KINDS["attention"].make(10, None).eval()
     assert isinstance(attention, DegreeAttention)
     assert attention.polynomial().input_degree == KINDS["attention"].total_degree
+
+
+def test_images_of_mnist_are_averaged_to_the_tokens_of_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = torch.rand(4, 1, 28, 28)
+    labels = torch.arange(4)
+    data = DataSet("mnist", TensorData(images, labels), TensorData(images[:2], labels[:2]), 10)
+    monkeypatch.setattr(mixer_budget, "load_data_set", lambda *_: data)
+    context = RunContext(tmp_path, None, 60.0, ignore)
+    train, test = MnistEntry("mixer-gelu", BUDGETS[0]).tokens(context)
+    assert (len(train), len(test)) == (4, 2)
+    rim = torch.zeros(4, 32, 32)
+    rim[:, 2:30, 2:30] = images[:, 0]
+    for token in range(NUM_TOKENS):
+        for pixel in range(TOKEN_SIZE):
+            row, column = 2 * (token // 4) + pixel // 2, 2 * (token % 4) + pixel % 2
+            square = rim[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4]
+            assert torch.allclose(train.inputs[:, token, pixel], square.mean(dim=(1, 2)))
 
 
 def test_the_conclusion_counts_decided_pairs_by_degree() -> None:

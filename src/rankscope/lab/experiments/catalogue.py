@@ -131,6 +131,13 @@ _EXPERIMENTS = (
         62,
     ),
     ListedExperiment(
+        "mixer-budget-mnist",
+        "mixer_budget",
+        "The same on MNIST, averaged to 8 x 8 pixels: accuracy in percent",
+        62,
+        needs="MNIST (idx)",
+    ),
+    ListedExperiment(
         "orthogonality",
         "orthogonality",
         "Norms after one convolution, and of gradients after many, over those before; 1 is kept",
