@@ -89,5 +89,6 @@ def test_without_data_the_command_says_how_to_get_them(
     monkeypatch.delenv("RANKSCOPE_DATA", raising=False)
     assert main(["experiment", "run", "cifar10-compression", "-o", "out"]) == 2
     message = capsys.readouterr().err
-    assert "To get it" in message
+    assert "There is no folder 'cifar-10-batches-bin'" in message
+    assert "unpack it there" in message
     assert "--data" in message
