@@ -27,7 +27,7 @@ from rankscope.compression import FullPrecision, MixedPrecision
 from rankscope.compression.training.freed_memory import keep_freed_memory
 from rankscope.compression.training.recipe import Precision
 from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.lab.experiments.attention_forms import DEPTH, FORMS, WIDTH
+from rankscope.lab.experiments.attention_forms import DEPTH, FASTER_FORMS, FORMS, WIDTH
 from rankscope.lab.experiments.image_workloads import RESNET32, compress_uniformly
 from rankscope.networks.catalogue import build
 from rankscope.networks.cp_networks import with_cp_layers
@@ -69,6 +69,7 @@ class Workload:
         precision: of the forward pass, as the experiment asks for it.
         order: in memory, of images and kernels.
         fused: whether the optimizer is.
+        earlier: the same network as it was first computed; None if it is computed as it was.
     """
 
     name: str
@@ -81,11 +82,18 @@ class Workload:
     precision: Precision = FULL
     order: torch.memory_format = field(default=torch.contiguous_format)
     fused: bool = True
+    earlier: nn.Module | None = None
 
     @property
     def before(self) -> "Workload":
         """The same as it was first trained."""
-        return replace(self, precision=FULL, order=torch.contiguous_format, fused=False)
+        return replace(
+            self,
+            model=self.model if self.earlier is None else self.earlier,
+            precision=FULL,
+            order=torch.contiguous_format,
+            fused=False,
+        )
 
     def value(self) -> Tensor:
         """The loss, in the precision of the experiment."""
@@ -166,10 +174,20 @@ def _languages() -> Iterator[Workload]:
             THIRD,
         )
     for form in ("tunable", "cp-r-dh"):
-        shape = TransformerShape(DEPTH, WIDTH, FORMS[form], LENGTH)
-        model = LanguageModel(SYMBOLS, shape)
-        name = f"characters: {form} attention {DEPTH} x {WIDTH}"
-        yield Workload(name, model, (tokens, tokens), classes, BATCH * LENGTH, WIDTH, THIRD)
+        earlier, model = (
+            LanguageModel(SYMBOLS, TransformerShape(DEPTH, WIDTH, forms[form], LENGTH))
+            for forms in (FORMS, FASTER_FORMS)
+        )
+        yield Workload(
+            f"characters: {form} attention {DEPTH} x {WIDTH}",
+            model,
+            (tokens, tokens),
+            classes,
+            BATCH * LENGTH,
+            WIDTH,
+            THIRD,
+            earlier=earlier,
+        )
 
 
 def _other_sequences() -> Iterator[Workload]:

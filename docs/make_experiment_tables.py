@@ -4,13 +4,15 @@ Results are the folders in docs/results, as `rankscope experiment run NAME -o do
 writes them; of each, `results.json`, `table.md` and `figure.svg` are kept in git. In a page of
 docs or docs/experiments, the lines between `<!-- results: NAME -->` and `<!-- end -->` are replaced
 by the table, the figure, what was given to the rows, and what they say: every sentence with its
-difference, its interval and its verdict. `<!-- verdicts -->` becomes one line for each experiment.
+difference, its interval and its verdict. `<!-- verdicts -->` becomes one line for each experiment,
+`<!-- training -->` the newest row of each network in benchmarks/results/training.jsonl.
 
 Conclusions come from rows only: an interval (±) or "What it says" anywhere else on a page that
 shows results is refused, and with `--check` so is a page that is not what its rows say.
 With `--figures`, every figure is drawn again from the committed rows first.
 """
 
+import json
 import os
 import re
 import sys
@@ -26,6 +28,8 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 _PLACE = re.compile(r"<!-- results: ([a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 _VERDICTS = re.compile(r"<!-- verdicts -->\n.*?<!-- end -->", re.DOTALL)
+_TRAINING = re.compile(r"<!-- training -->\n.*?<!-- end -->", re.DOTALL)
+_SPEEDS = HERE.parent / "benchmarks" / "results" / "training.jsonl"
 # What only rows may say: an interval, and the heading of the statements.
 _CLAIM = re.compile(r"\d\s*±\s*\d|What it says")
 # In the order in which the list of pages shows them, with the page of each.
@@ -116,6 +120,24 @@ def verdicts() -> str:
     return "\n".join(lines) + "\n"
 
 
+def training_speeds() -> str:
+    """How fast each network is trained, as `python -m benchmarks training` measured it last."""
+    columns = {
+        "samples per second before": "{:,}",
+        "samples per second after": "{:,}",
+        "share of the product's rate": "{:.2f}",
+        "wanted": "{:.2f}",
+        "own products over step": "{:.2f}",
+    }
+    lines = [f"| network | {' | '.join(columns)} |", f"|---{'|---' * len(columns)}|"]
+    rows = [json.loads(line) for line in _SPEEDS.read_text("utf-8").splitlines()]
+    newest = {row["case"]: row for row in rows if set(columns) <= set(row)}
+    for case, row in newest.items():
+        cells = (form.format(row[name]) for name, form in columns.items())
+        lines.append(f"| {case} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def require_no_claims(page: str, name: str) -> None:
     """Refuse a page with a conclusion that no command rendered.
 
@@ -167,6 +189,7 @@ def filled(page: str, folder: Path = HERE) -> str:
         lambda place: f"<!-- results: {place[1]} -->\n{results_of(place[1], folder)}<!-- end -->",
         page,
     )
+    page = _TRAINING.sub(lambda _: f"<!-- training -->\n{training_speeds()}<!-- end -->", page)
     return _VERDICTS.sub(lambda _: f"<!-- verdicts -->\n{verdicts()}<!-- end -->", page)
 
 
