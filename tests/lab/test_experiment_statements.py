@@ -1,6 +1,7 @@
 """Statements follow from rows, and from nothing else."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -109,6 +110,8 @@ def test_the_best_is_of_all_rows_and_beside_the_best_baseline() -> None:
         "with 2, 0.4 behind."
     )
     assert best_rows(PLAIN, [BASELINE]) == ()
+    (statement,) = best_rows(replace(PLAIN, prefix="on"), rows)
+    assert statement.detail.startswith("one with 2 nats, the best of 1 settings; the best baseline")
 
 
 def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:

@@ -95,7 +95,7 @@ _PIXELS = PixelTask(pixels=PixelInput.TABLES)
 _QUICK_PIXELS = PixelTask("digits", PixelInput.TABLES, num_tested=100)
 
 SCORES = {
-    "language": Score("test loss", "nats", baseline="baseline-3-gram"),
+    "language": Score("test loss", "nats", baseline="baseline-3-gram", prefix="language-"),
     "translation": Score(
         "BLEU",
         "BLEU",

@@ -30,6 +30,8 @@ class Score:
         baseline: the setting of a baseline that ignores the property in question, or a number; None
             if there is none.
         why: what the number stands for.
+        prefix: of the settings whose best one is named, where others have the same column with
+            another meaning; empty for all.
     """
 
     column: str
@@ -37,6 +39,7 @@ class Score:
     is_lower_better: bool = True
     baseline: str | float | None = None
     why: str = ""
+    prefix: str = ""
 
     def is_better(self, one: float, other: float) -> bool:
         """Whether the first number is strictly better."""

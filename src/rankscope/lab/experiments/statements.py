@@ -82,7 +82,11 @@ def best_rows(score: Score, rows: Sequence[Row]) -> tuple[Statement, ...]:
     }
     is_baseline = {str(row["setting"]) for row in rows if row.get("baseline") is not None}
     chosen = min if score.is_lower_better else max
-    models = [setting for setting in means if setting not in is_baseline]
+    models = [
+        setting
+        for setting in means
+        if setting not in is_baseline and setting.startswith(score.prefix)
+    ]
     if not models:
         return ()
     best = chosen(models, key=lambda setting: means[setting])
