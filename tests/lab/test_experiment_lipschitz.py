@@ -91,9 +91,12 @@ def accuracies(row: Row, kind: str) -> list[float]:
 @pytest.mark.slow
 def test_a_row_is_clean_over_attacked_over_certified(tmp_path: Path) -> None:
     row = entry_of(3).run(RunContext(tmp_path, None, 60.0))
-    (clean,) = accuracies(row, "clean")
+    clean, on_all = accuracies(row, "clean")
     attacked, certified = accuracies(row, "attacked"), accuracies(row, "certified")
     assert len(attacked) == len(certified) == 3
+    right = round(360 * on_all / 100)  # of all test images, 40 of which are those of `clean`
+    assert on_all == round(100 * right / 360, 2)
+    assert clean * 40 <= on_all * 360
     assert all(clean >= a >= c for a, c in zip(attacked, certified, strict=True))
     assert attacked == sorted(attacked, reverse=True)
     assert certified == sorted(certified, reverse=True)

@@ -153,7 +153,7 @@ _EXPERIMENTS = (
         "lipschitz-cifar10-longer",
         "lipschitz",
         "The same for hours: accuracy in percent, clean, attacked and certified",
-        2,
+        3,
         needs="CIFAR-10 (binary)",
     ),
     ListedExperiment(

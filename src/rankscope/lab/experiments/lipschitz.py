@@ -113,6 +113,7 @@ _TITLES = {
     "resnet9-8-longer": "ResNet-9, longer",
     "resnet9-8-longer-scaled": "ResNet-9, longer, scaled",
     "resnet9-32": "ResNet-9 of width 32",
+    "resnet9-32-half-radius": "The same, loss chosen at 18/255",
     "usual": "Usual network",
     "usual-adversarial": "Usual, on attacked images",
 }
@@ -408,22 +409,26 @@ _TRIALS = LossSearch(
     num_validation=5000,
 )
 
+
+def _searched(name: str, search: LossSearch) -> SearchedLipschitzEntry:
+    recipe = replace(_HOURS, max_samples=HOURS_OF_SAMPLES)
+    return SearchedLipschitzEntry(
+        TrainingSetup(name, partial(_resnet9_wide, 32), recipe=recipe),
+        "cifar10",
+        NUM_SAMPLES,
+        search=search,
+        augment=PadCropFlip(1),
+    )
+
+
 LIPSCHITZ_CIFAR10_LONGER = Experiment(
     name="lipschitz-cifar10-longer",
     title="The same for hours: accuracy in percent, clean, attacked and certified",
     entries=(
         CertifiedBaseline("cifar10", NUM_SAMPLES),
-        SearchedLipschitzEntry(
-            TrainingSetup(
-                "resnet9-32",
-                partial(_resnet9_wide, 32),
-                recipe=replace(_HOURS, max_samples=HOURS_OF_SAMPLES),
-            ),
-            "cifar10",
-            NUM_SAMPLES,
-            search=_TRIALS,
-            augment=PadCropFlip(1),
-        ),
+        _searched("resnet9-32", _TRIALS),
+        # Asked for after the first one had been tested: less of the radius for more accuracy.
+        _searched("resnet9-32-half-radius", replace(_TRIALS, radius=RADII[0] / 2)),
     ),
     needs="CIFAR-10 (binary)",
     seconds=6 * 3600.0,
@@ -434,13 +439,14 @@ LIPSCHITZ_CIFAR10_LONGER = Experiment(
         "products in bfloat16 where the processor has units for it. Its loss is the one of four "
         "(margin; cross-entropy at temperature 1/4 with the right logit 0.5 or 0.7 behind; the "
         "last also annealed as in Lai et al., 2025) that proves most of the last 5,000 training "
-        "images at 36/255, each tried at width 8 on 100,000 images of the other 45,000. The shift "
+        "images at 36/255 (in a second row, begun after the first was tested, at 18/255), each "
+        "tried at width 8 on 100,000 images of the other 45,000. The shift "
         "was chosen on the same images: at most 4 pixels, as usual, proved 5 points less. (Earlier "
         "trials of two of these losses were scored on test images.) "
-        f"On the first {NUM_SAMPLES} test images: clean accuracy, accuracy after PGD (10 steps of "
-        "a quarter of the radius, one start) and a walk along the edge of the ball, and the share "
-        "that the Lipschitz bound of the trained weights certifies, all of them in float64. Pixels "
-        "are in 0..1, only their means are subtracted."
+        f"On the first {NUM_SAMPLES} test images: clean accuracy (the second row also on all "
+        "10,000, in float32), accuracy after PGD (10 steps of a quarter of the radius, one start) "
+        "and a walk along the edge of the ball, and the share that the Lipschitz bound of the "
+        "trained weights certifies, all of them in float64. Pixels are in 0..1, only their means are subtracted."
     ),
     claims=Claims(
         "How accurate and how provably robust is a norm-preserving network after hours?",

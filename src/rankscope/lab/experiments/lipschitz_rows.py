@@ -16,6 +16,7 @@ from rankscope.compression.training.loop import Loss, fit
 from rankscope.compression.training.recipe import Adam, PiecewiseLinear, Recipe
 from rankscope.errors import ExperimentError
 from rankscope.lab.data.losses import MarginLoss
+from rankscope.lab.data.scoring import accuracy
 from rankscope.lab.experiments.baselines import BaselineEntry, fitted_regression, flat
 from rankscope.lab.experiments.experiment import Entry, Row, RunContext, Value
 from rankscope.networks.batches import Augmentation, Normalization, TensorData
@@ -173,6 +174,7 @@ class LipschitzEntry(Entry):
             dtype=self.dtype,
             report=context.report,
         )
+        everything = first_samples(data, len(data.test))
         threats = [Threat(radius, L2()) for radius in radii]
         lost_in_float32 = max(lost_to_rounding(model, inputs, labels, threats))
         published = self.published or (None, None)
@@ -182,6 +184,7 @@ class LipschitzEntry(Entry):
             "samples trained on": history.samples,
             **chosen,
             "clean": _percent(result.clean),
+            "clean on all test images": _percent(accuracy(model, *everything)),
             **accuracies(self.radii, result),
             "lost to rounding": _percent(max(row.lost_to_rounding for row in result.radii)),
             "lost to rounding in float32": _percent(lost_in_float32),
