@@ -446,7 +446,8 @@ LIPSCHITZ_CIFAR10_LONGER = Experiment(
         f"On the first {NUM_SAMPLES} test images: clean accuracy (the second row also on all "
         "10,000, in float32), accuracy after PGD (10 steps of a quarter of the radius, one start) "
         "and a walk along the edge of the ball, and the share that the Lipschitz bound of the "
-        "trained weights certifies, all of them in float64. Pixels are in 0..1, only their means are subtracted."
+        "trained weights certifies, all of them in float64. Pixels are in 0..1, "
+        "only their means are subtracted."
     ),
     claims=Claims(
         "How accurate and how provably robust is a norm-preserving network after hours?",
