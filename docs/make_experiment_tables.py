@@ -3,9 +3,10 @@
 Results are the folders in docs/results, as `rankscope experiment run NAME -o docs/results/NAME`
 writes them; of each, `results.json`, `table.md` and `figure.svg` are kept in git. In a page of
 docs or docs/experiments, the lines between `<!-- results: NAME -->` and `<!-- end -->` are replaced
-by the table, the figure, what was given to the rows, and what they say: every sentence with its
-difference, its interval and its verdict. `<!-- verdicts -->` becomes one line for each experiment,
-`<!-- training -->` the newest row of each network in benchmarks/results/training.jsonl.
+by the table, the figure, what was given to the rows, and what they say: every comparison with its
+difference, its interval and its verdict. `<!-- in short: NAME -->` becomes how many of them are
+decided, `<!-- verdicts -->` one line for each experiment, `<!-- training -->` the newest row of
+each network in benchmarks/results/training.jsonl.
 
 Conclusions come from rows only: an interval (±) or "What it says" anywhere else on a page that
 shows results is refused, and with `--check` so is a page that is not what its rows say.
@@ -21,12 +22,21 @@ from pathlib import Path
 from rankscope.lab.experiments.catalogue import find_experiment
 from rankscope.lab.experiments.claims import Verdict
 from rankscope.lab.experiments.results import MANIFEST
-from rankscope.lab.experiments.running import FIGURE, Outcome, draw_outcome, pack, read_outcome
+from rankscope.lab.experiments.running import (
+    FIGURE,
+    TABLE,
+    Outcome,
+    draw_outcome,
+    is_results_folder,
+    pack,
+    read_outcome,
+)
 from rankscope.lab.experiments.statements import headline
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 _PLACE = re.compile(r"<!-- results: ([a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
+_SHORT = re.compile(r"<!-- in short: ([a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 _VERDICTS = re.compile(r"<!-- verdicts -->\n.*?<!-- end -->", re.DOTALL)
 _TRAINING = re.compile(r"<!-- training -->\n.*?<!-- end -->", re.DOTALL)
 _SPEEDS = HERE.parent / "benchmarks" / "results" / "training.jsonl"
@@ -83,28 +93,53 @@ def results_of(name: str, page_folder: Path) -> str:
     if outcome is None or not outcome.finished:
         return "No row has been computed yet.\n"
     parts = [
-        table.to_markdown().split("\n", 2)[2] for table in (outcome.table, outcome.summary) if table
+        table.to_markdown().split("\n", 2)[2]
+        for table in (outcome.shown_table, outcome.summary)
+        if table
     ]
     if (folder / FIGURE).is_file():
         where = os.path.relpath(folder / FIGURE, page_folder)
         parts.append(f"![{outcome.experiment.title}]({where})\n")
-    return "\n".join([*parts, _note(outcome), *_said(outcome)])
+    everything = os.path.relpath(folder / TABLE, page_folder)
+    return "\n".join([*parts, _note(outcome, everything), *_said(outcome)])
 
 
 def _said(outcome: Outcome) -> list[str]:
-    """What the rows say, a line for each statement."""
+    """What the rows say: the comparisons as a table, then the facts."""
     if not outcome.statements:
         return []
     claims = outcome.experiment.claims
     stopping = f" Stopping rule: {claims.stopping}" if claims and claims.stopping else ""
-    there = [one for one in outcome.statements if one.verdict is not Verdict.MISSING]
-    lines = [f"- {str(one)[:1].upper()}{str(one)[1:]}" for one in there]
-    missing = len(outcome.statements) - len(there)
+    facts = [one for one in outcome.statements if one.verdict is Verdict.FACT]
+    compared = [
+        one for one in outcome.statements if one.verdict not in (Verdict.FACT, Verdict.MISSING)
+    ]
+    rule = " Differences are first minus second, seed by seed, with 95 % intervals."
+    has_pairs = claims is not None and claims.pairs
+    lines = [f"**What it says.**{rule if has_pairs else ''}{stopping}", ""]
+    if compared:
+        lines += ["| comparison | result | verdict |", "|---|---|---|"]
+        lines += [
+            f"| {_sentence(one.subject)} | {one.detail} | **{one.verdict}** |" for one in compared
+        ]
+        lines.append("")
+    lines += [f"- {_sentence(str(one))}" for one in facts]
+    missing = len(outcome.statements) - len(facts) - len(compared)
     if missing:
         lines.append(f"- {missing} of {len(outcome.statements)} are not computed yet.")
-    has_pairs = claims is not None and claims.pairs
-    rule = " Differences are first minus second, seed by seed, with 95 % intervals."
-    return ["\n".join([f"**What it says.**{rule if has_pairs else ''}{stopping}", *lines]) + "\n"]
+    return ["\n".join(lines).rstrip() + "\n"]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def in_short(name: str) -> str:
+    """How many comparisons of an experiment are decided, and the number of the first."""
+    experiment, folder = find_experiment(name), RESULTS / name
+    assert experiment.claims is not None, f"{name} declares what it is to decide"
+    rows = read_outcome(folder, experiment).rows if folder.is_dir() else []
+    return headline(experiment.claims, rows) if rows else "not computed yet"
 
 
 def verdicts() -> str:
@@ -113,10 +148,7 @@ def verdicts() -> str:
     for name, page in PAGES.items():
         experiment = find_experiment(name)
         assert experiment.claims is not None, f"{name} declares what it is to decide"
-        folder = RESULTS / name
-        rows = read_outcome(folder, experiment).rows if folder.is_dir() else []
-        answer = headline(experiment.claims, rows) if rows else "not computed yet"
-        lines.append(f"| [{name}]({page}) | {experiment.claims.question} | {answer} |")
+        lines.append(f"| [{name}]({page}) | {experiment.claims.question} | {in_short(name)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -146,7 +178,7 @@ def require_no_claims(page: str, name: str) -> None:
     """
     if not _PLACE.search(page):
         return
-    rest = _VERDICTS.sub("", _PLACE.sub("", page))
+    rest = _VERDICTS.sub("", _SHORT.sub("", _PLACE.sub("", page)))
     claim = _CLAIM.search(rest)
     if claim is not None:
         line = rest[: claim.end()].count("\n")
@@ -156,20 +188,22 @@ def require_no_claims(page: str, name: str) -> None:
         )
 
 
-def _note(outcome: Outcome) -> str:
-    seconds = outcome.manifest.seconds
-    environment = outcome.environment
-    if "versions" in environment:
+def _note(outcome: Outcome, everything: str) -> str:
+    """The command that made the rows, its time, what is missing, and where all columns are."""
+    if "versions" in outcome.environment:
         name = outcome.experiment.name
         note = (
             f"`rankscope experiment run {name} -o docs/results/{name}{_options(outcome)}` took "
             f"{outcome.seconds / 60:.1f} minutes of processor time in all"
         )
     else:  # computed by version 0.1.0, which did not write that down
+        seconds = outcome.manifest.seconds
         note = f"{outcome.experiment.title}. Each row had at most {seconds:g} s of one core"
     missing = outcome.num_runs - len(outcome.finished)
     if missing:
-        return f"{note}; {missing} of {outcome.num_runs} rows are still to be computed.\n"
+        note += f"; {missing} of {outcome.num_runs} rows are still to be computed"
+    if outcome.experiment.columns:
+        note += f". All columns: [table.md]({everything})"
     return f"{note}.\n"
 
 
@@ -189,6 +223,13 @@ def filled(page: str, folder: Path = HERE) -> str:
         lambda place: f"<!-- results: {place[1]} -->\n{results_of(place[1], folder)}<!-- end -->",
         page,
     )
+    page = _SHORT.sub(
+        lambda place: (
+            f"<!-- in short: {place[1]} -->\n**In short** ({place[1]}). {in_short(place[1])}.\n"
+            "<!-- end -->"
+        ),
+        page,
+    )
     page = _TRAINING.sub(lambda _: f"<!-- training -->\n{training_speeds()}<!-- end -->", page)
     return _VERDICTS.sub(lambda _: f"<!-- verdicts -->\n{verdicts()}<!-- end -->", page)
 
@@ -204,9 +245,9 @@ def pack_rows() -> None:
 
 
 def draw_figures() -> None:
-    """Draw every figure again that was drawn of complete rows."""
+    """Draw the figure of every experiment that has rows."""
     for name in PAGES:
-        if (RESULTS / name / FIGURE).is_file():
+        if is_results_folder(RESULTS / name):
             draw_outcome(read_outcome(RESULTS / name, find_experiment(name)), RESULTS / name)
 
 

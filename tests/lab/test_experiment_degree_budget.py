@@ -158,7 +158,13 @@ def test_the_linear_baseline_is_the_projection_on_affine_functions(tmp_path: Pat
 
 def rows_of(errors: dict[str, list[float]]) -> list[Row]:
     return [
-        {"group": "g", "degree": degree, "seed": seed, "errors": [1.0, error]}
+        {
+            "group": "g",
+            "degree": degree,
+            "seed": seed,
+            "relative error": error,
+            "errors": [1.0, error],
+        }
         for degree, finals in errors.items()
         for seed, error in enumerate(finals)
     ]
@@ -177,18 +183,22 @@ def test_one_seed_gives_no_verdict() -> None:
     assert result["3 minus 2"] is None
 
 
-def test_every_group_gets_a_panel_with_a_line_for_each_degree() -> None:
+def test_every_comparison_gets_a_panel_with_its_errors_over_the_degrees() -> None:
     rows: list[Row] = [
-        {**row, "setting": f"{one.group}-degree-{row['degree']}"}
-        for one in (COMPARISONS[6], COMPARISONS[-1])
-        for row in rows_of({"2": [0.5, 0.51], "3": [0.3, 0.31]})
+        {
+            **row,
+            "setting": f"{one.group}-degree-{row['degree']}",
+        }
+        for one in (COMPARISONS[6], COMPARISONS[9])
+        for row in rows_of({"2": [0.5, 0.51], "e": [0.1, 0.1], "3": [0.3, 0.31]})
     ]
     assert DEGREE_BUDGET.figure is not None
     axes = DEGREE_BUDGET.figure(rows).axes  # type: ignore[attr-defined]
     assert [panel.get_title(loc="left") for panel in axes] == [
         "Waves, 12 matrices",
-        "MNIST, GELU (percent)",
+        "Waves, 12 matrices, GELU",
     ]
-    # Two seeds and their mean, of each degree.
-    assert [len(panel.lines) for panel in axes] == [6, 6]
-    assert list(axes[0].lines[2].get_ydata()) == [1.0, pytest.approx(0.505)]
+    for panel in axes:
+        (means,) = [line for line in panel.lines if line.get_linestyle() == "-"]
+        assert list(means.get_xdata()) == [2.0, math.e, 3.0]
+        assert list(means.get_ydata()) == pytest.approx([0.505, 0.1, 0.305])

@@ -449,6 +449,15 @@ def test_committed_figures_show_every_value_and_no_name_over_another(
             assert round(value, 9) in shown or is_number, f"{row['setting']}: {value}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMITTED)
+def test_figures_are_drawn_of_the_first_row_and_of_half_of_them(name: str, tmp_path: Path) -> None:
+    experiment = find_experiment(name)
+    rows = read_outcome(RESULTS / name, experiment).rows
+    for some in (rows[:1], rows[: len(rows) // 2]):
+        assert drawn(experiment.figure, some, tmp_path).axes
+
+
 @pytest.mark.parametrize("name", COMMITTED)
 def test_committed_figures_use_the_colours_of_the_project(name: str) -> None:
     text = (RESULTS / name / "figure.svg").read_text(encoding="utf-8").upper()

@@ -359,15 +359,18 @@ def test_seeds_are_added_but_quick_and_seedless_runs_are_not_mixed(tmp_path: Pat
         run_experiment(replace(SQUARES, seeds=1), tmp_path, RunOptions())
 
 
-def test_summary_and_figure_wait_for_the_last_row(tmp_path: Path) -> None:
+def test_a_figure_is_drawn_of_what_is_there_and_the_summary_waits_for_the_last_row(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("matplotlib")
     drawing = replace(SQUARES, figure=drawn)
     first = run_experiment(drawing, tmp_path, RunOptions(only=("number-2-seed1", "number-3")))
     assert (first.is_complete, first.summary) == (False, None)
-    assert not (tmp_path / "figure.svg").exists()
+    partial = (tmp_path / "figure.svg").read_bytes()
     assert run_experiment(drawing, tmp_path, RunOptions()).is_complete
     picture = (tmp_path / "figure.svg").read_bytes()
     assert b"<svg" in picture
+    assert picture != partial
     run_experiment(drawing, tmp_path, RunOptions())
     assert (tmp_path / "figure.svg").read_bytes() == picture
 

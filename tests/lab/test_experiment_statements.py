@@ -123,6 +123,10 @@ def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
     assert len(statements_of(claims, rows)) == 3
     assert headline(claims, []).startswith("2 not computed yet")
     assert headline(Claims("What?", facts=lambda _: ()), rows) == "not computed yet"
+    answered = replace(
+        claims, facts=lambda _: (Statement("all", Verdict.FACT, "as argued"),), answer="all"
+    )
+    assert headline(answered, rows) == "1 decided, 1 undecided. all: as argued"
 
 
 def test_a_quantity_is_compared_with_zero_over_seeds() -> None:

@@ -51,6 +51,15 @@ def test_without_seeds_rows_are_lines() -> None:
     assert table.cells() == [["one-None", "1"], ["two-None", "-"]]
 
 
+def test_readers_are_shown_chosen_columns_and_no_second_name_of_a_baseline() -> None:
+    table = table_of("Losses", [row("a", 0, baseline="a", loss=1.0, width=2), row("b", 1, loss=3)])
+    assert table.narrowed(("width", "bits", "loss")).columns == (
+        "setting", "seeds", "width", "loss",
+    )  # fmt: skip
+    assert table.narrowed(("width",)).cells() == [["a", "1", "2"], ["b", "1", "-"]]
+    assert table.narrowed(()).columns == ("setting", "seeds", "loss", "width")
+
+
 @settings(deadline=None, max_examples=5)
 @given(count=st.integers(2, 6), seed=st.integers(0, 2**16))
 def test_the_interval_holds_the_mean_of_normal_draws_19_times_in_20(count: int, seed: int) -> None:

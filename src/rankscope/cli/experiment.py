@@ -159,7 +159,7 @@ def _print_results(folder: Path, *, as_json: bool) -> None:
     if as_json:
         console.print_json(outcome.to_dict())
         return
-    for table in (outcome.table, outcome.summary):
+    for table in (outcome.shown_table, outcome.summary):
         if table is not None:
             console.print_text(table.title)
         if table is not None and table.rows:

@@ -158,6 +158,16 @@ ATTENTION_FORMS = Experiment(
         "is what a training step keeps for its backward pass; time is of one core."
     ),
     seeds=3,
+    columns=(
+        "test loss",
+        "BLEU",
+        "bits",
+        "source",
+        "weights of an attention",
+        "parameters",
+        "kept MB",
+        "seconds",
+    ),
     figure=DotFigure(
         ("test loss",),
         panels=(

@@ -278,6 +278,15 @@ EMBEDDING_BOTTLENECK = Experiment(
         "four tokens, interleaved halves) of softmax-free attention of one head."
     ),
     seeds=3,
+    columns=(
+        "test loss",
+        "bits",
+        "shape",
+        "embedding rank",
+        "parameters",
+        "exact rank",
+        "rank at most",
+    ),
     figure=LineFigure(
         "embedding rank",
         "test loss",
@@ -421,6 +430,16 @@ HEAD_BOTTLENECK = Experiment(
         "channels below, at and above the width, and of one head at 12 weights per matrix."
     ),
     seeds=3,
+    columns=(
+        "test loss",
+        "shape",
+        "heads",
+        "head size",
+        "channels over width",
+        "parameters",
+        "exact rank",
+        "rank at most",
+    ),
     figure=LineFigure(
         "channels over width",
         "test loss",

@@ -116,6 +116,7 @@ class Claims:
         scores: whose best rows are named.
         facts: further statements that follow from the rows.
         stopping: when no more rows are computed, as it was written down before.
+        answer: the subject of the fact that answers the question; empty for the first decided pair.
     """
 
     question: str
@@ -123,3 +124,4 @@ class Claims:
     scores: tuple[Score, ...] = ()
     facts: Facts | None = None
     stopping: str = ""
+    answer: str = ""

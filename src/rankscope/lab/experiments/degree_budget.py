@@ -7,6 +7,7 @@ represent, random functions and images.
 
 import copy
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -29,7 +30,7 @@ from rankscope.lab.experiments.degree_tasks import (
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import CurveFigure
+from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.statements import judge
 from rankscope.lab.experiments.table import Interval
 from rankscope.networks.batches import TensorData
@@ -335,6 +336,7 @@ class Comparison:
         recipe: of every training.
         second_order: how it goes on; None if it does not.
         is_activated: whether a GELU follows every layer.
+        title: for readers.
     """
 
     task: Task
@@ -342,6 +344,7 @@ class Comparison:
     recipe: Recipe
     second_order: LeastSquares | None = None
     is_activated: bool = False
+    title: str = ""
 
     def entries(self) -> tuple[DegreeEntry, ...]:
         """One for each degree."""
@@ -359,18 +362,24 @@ class Comparison:
 
 # Parameters of the network of the target's own degree and width; the tests count them again.
 COMPARISONS: tuple[Comparison, ...] = (
-    Comparison(CUBIC, Budget(3, 353), RECIPE, SMALL),
-    Comparison(QUARTIC, Budget(4, 465), RECIPE, SMALL),
-    Comparison(SMOOTH_NONIC, Budget(6, 661), RECIPE, SMALL),
-    Comparison(ROUGH_NONIC, Budget(6, 661), RECIPE, SMALL),
-    Comparison(WAVES, Budget(6, 1500), RECIPE, LARGE),
-    Comparison(WAVES, Budget(8, 2000), RECIPE, LARGE),
-    Comparison(WAVES, Budget(12, 3000), RECIPE, LARGE),
-    Comparison(MNIST, Budget(12, 15_000), IMAGE_RECIPE),
+    Comparison(CUBIC, Budget(3, 353), RECIPE, SMALL, title="Cubic polynomial, 3 matrices"),
+    Comparison(QUARTIC, Budget(4, 465), RECIPE, SMALL, title="Quartic polynomial, 4 matrices"),
+    Comparison(SMOOTH_NONIC, Budget(6, 661), RECIPE, SMALL, title="Degree 9, smooth, 6 matrices"),
+    Comparison(ROUGH_NONIC, Budget(6, 661), RECIPE, SMALL, title="Degree 9, rough, 6 matrices"),
+    Comparison(WAVES, Budget(6, 1500), RECIPE, LARGE, title="Waves, 6 matrices"),
+    Comparison(WAVES, Budget(8, 2000), RECIPE, LARGE, title="Waves, 8 matrices"),
+    Comparison(WAVES, Budget(12, 3000), RECIPE, LARGE, title="Waves, 12 matrices"),
+    Comparison(MNIST, Budget(12, 15_000), IMAGE_RECIPE, title="MNIST, 12 matrices"),
     # Layers as the source writes them: an activation of a polynomial.
-    Comparison(WAVES, Budget(6, 1500), RECIPE, LARGE, is_activated=True),
-    Comparison(WAVES, Budget(12, 3000), RECIPE, LARGE, is_activated=True),
-    Comparison(MNIST, Budget(12, 15_000), IMAGE_RECIPE, is_activated=True),
+    Comparison(
+        WAVES, Budget(6, 1500), RECIPE, LARGE, is_activated=True, title="Waves, 6 matrices, GELU"
+    ),
+    Comparison(
+        WAVES, Budget(12, 3000), RECIPE, LARGE, is_activated=True, title="Waves, 12 matrices, GELU"
+    ),
+    Comparison(
+        MNIST, Budget(12, 15_000), IMAGE_RECIPE, is_activated=True, title="MNIST, 12 matrices, GELU"
+    ),
 )
 _QUICK = Recipe(epochs=6, batch_size=128, learning_rate=1e-2, schedule=Cosine(), clip_norm=1.0)
 QUICK: tuple[Comparison, ...] = (
@@ -439,6 +448,9 @@ def _score(task: Task) -> Score:
     return Score("relative error", "of the deviation", baseline=baseline)
 
 
+_ARGUED = "Decided pairs of different total degrees"
+
+
 def _claims(comparisons: Sequence[Comparison]) -> Claims:
     """Degree 3 against every other one, with the total degrees that the source's argument counts.
 
@@ -447,13 +459,12 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
     pairs = []
     for one in comparisons:
         score = _score(one.task)
-        subject = f"{one.task.name}, {one.budget.matrices} matrices"
+        subject = one.title
         titles = {
             degree: f"{degree_name(degree)} (total {_total_degree(one.budget, degree)})"
             for degree in DEGREES
         }
         if one.is_activated:
-            subject = f"{subject}, GELU"
             titles = {degree: degree_name(degree) for degree in DEGREES}
         names = {entry.degree: entry.name for entry in one.entries()}
         pairs += [
@@ -472,6 +483,7 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
         (_score(MNIST),),
         _as_argued,
         stopping="Five seeds of every setting, whatever they say.",
+        answer=_ARGUED,
     )
 
 
@@ -492,22 +504,33 @@ def _as_argued(rows: Sequence[Row]) -> list[Statement]:
             is_right = (statement.difference < 0) == (int(str(one)) > int(str(other)))
             right, wrong = right + is_right, wrong + (not is_right)
     detail = f"{right} of {right + wrong} go to the larger total degree"
-    return [Statement("Decided pairs of different total degrees", Verdict.FACT, detail)]
+    return [Statement(_ARGUED, Verdict.FACT, detail)]
 
 
 BASELINES = tuple(LinearBaseline(task) for task in dict.fromkeys(one.task for one in COMPARISONS))
-_TITLES = (
-    "Cubic polynomial",
-    "Quartic polynomial",
-    "Degree 9, smooth",
-    "Degree 9, rough",
-    "Waves, 6 matrices",
-    "Waves, 8 matrices",
-    "Waves, 12 matrices",
-    "MNIST (percent)",
-    "Waves, 6 matrices, GELU",
-    "Waves, 12 matrices, GELU",
-    "MNIST, GELU (percent)",
+_DEGREES = {degree_name(degree): degree for degree in DEGREES}
+
+
+def draw_errors(rows: Sequence[Row]) -> object:
+    """Test errors over the degree of a layer, a panel for each comparison."""
+    placed = [{**row, "degree of a layer": _DEGREES.get(str(row.get("degree")))} for row in rows]
+    return _FIGURE(placed)
+
+
+_FIGURE = LineFigure(
+    "degree of a layer",
+    "relative error",
+    is_logarithmic=False,
+    is_logarithmic_up=True,
+    panels=tuple(
+        Panel(
+            one.title,
+            f"{re.escape(one.group)}-degree-[^-]+",
+            up=_score(one.task).column,
+            baselines=f"{re.escape(one.task.name)}-(linear)",
+        )
+        for one in COMPARISONS
+    ),
 )
 
 DEGREE_BUDGET = Experiment(
@@ -534,23 +557,19 @@ DEGREE_BUDGET = Experiment(
     ),
     needs="MNIST (idx)",
     seeds=5,
-    figure=CurveFigure(
-        ("errors",),
-        ("epoch", "test error"),
-        is_logarithmic=True,
-        shares_axis=False,
-        level="relative error",
-        panels=tuple(
-            Panel(
-                title,
-                f"{one.group}-degree-(.+)",
-                up=_score(one.task).column,
-                baselines=f"{one.task.name}-(linear)",
-            )
-            for title, one in zip(_TITLES, COMPARISONS, strict=True)
-        ),
-        labels={degree_name(degree): f"degree {degree_name(degree)}" for degree in DEGREES},
+    columns=(
+        "relative error",
+        "percent wrong",
+        "layers",
+        "width",
+        "total degree",
+        "separation rank",
+        "epsilon rank",
+        "least error of the lower degree",
+        "error of Adam",
+        "iterations",
     ),
+    figure=draw_errors,
     summary=differences,
     claims=_claims(COMPARISONS),
 )

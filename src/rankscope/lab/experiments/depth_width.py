@@ -185,6 +185,7 @@ DEPTH_WIDTH = Experiment(
     quick=_QUICK,
     protocol=_protocol("1, 2, 4, 8", STEPS),
     seeds=3,
+    columns=("test loss", "shape", "parameters", "in blocks", "kept MB", "seconds"),
     figure=LineFigure("in blocks", "test loss", "depth"),
     summary=crossing_rows,
 )

@@ -120,6 +120,8 @@ class Experiment:
         summary: further rows that follow from those of a complete run (fits, crossings); shown
             below the table.
         claims: what it is to decide.
+        columns: what pages and terminals show of the rows, in this order; empty for everything,
+            which `table.md` and `results.json` have anyway.
 
     Raises:
         ExperimentError: if two entries have the same name, or none takes the seeds.
@@ -136,6 +138,7 @@ class Experiment:
     figure: DrawRows | None = None
     summary: SummarizeRows | None = None
     claims: Claims | None = None
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for entries in (self.entries, self.quick):

@@ -161,6 +161,8 @@ class LineFigure:
             inside = [one for one in points if self.top is None or one[1] <= self.top]
             if len(inside) < len(points):
                 outside = [one for one in points if one not in inside]
+                # Their numbers stand above the axis, and so within its ends.
+                axes.update_datalim(outside, updatey=False)
                 _write_above(axes, worded(name, self.labels), outside, shown, above)
                 above += 1
             if not inside:
@@ -271,7 +273,8 @@ def _number_ticks(axis: Any) -> None:
 
     low, high = sorted(axis.get_view_interval())
     if low > 0 and high / low < 1e4:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        is_short = high / low < 10
+        axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if is_short else (1, 2, 5)))
         axis.set_major_formatter("{x:,g}")
     axis.set_minor_formatter(NullFormatter())
 

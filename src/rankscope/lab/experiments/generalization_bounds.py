@@ -188,6 +188,18 @@ BOUND_VS_TEST_ERROR = Experiment(
     ),
     seconds=1800.0,
     seeds=3,
+    columns=(
+        "test error",
+        "train error",
+        "margin loss",
+        "triangle",
+        "exact",
+        "measured",
+        "arora-order",
+        "triangle correlation",
+        "exact correlation",
+        "measured correlation",
+    ),
     figure=CurveFigure(
         tuple(f"{name} curve" for name in (TEST_ERROR, *BOUNDS)),
         ("epoch", "error, and bounds up to constants"),

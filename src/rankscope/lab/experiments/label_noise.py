@@ -268,6 +268,15 @@ LABEL_NOISE = Experiment(
     ),
     seconds=600.0,
     seeds=3,
+    columns=(
+        "test accuracy",
+        "train accuracy",
+        "noise",
+        "epochs",
+        "ended by",
+        "parameters",
+        "Rademacher bound",
+    ),
     figure=_FIGURE,
     claims=Claims(
         "Do CP layers keep more accuracy than plain ones when labels are wrong?",
@@ -330,6 +339,15 @@ LABEL_NOISE_CIFAR10 = Experiment(
     quick=LABEL_NOISE.quick[:2],
     seconds=1800.0,
     seeds=3,
+    columns=(
+        "test accuracy",
+        "train accuracy",
+        "noise",
+        "epochs",
+        "ended by",
+        "parameters",
+        "components for 90 %",
+    ),
     figure=_FIGURE,
     claims=Claims(
         "Do CP layers keep more accuracy than plain ones when labels of CIFAR-10 are wrong?",

@@ -117,6 +117,17 @@ _TITLES = {
     "usual": "Usual network",
     "usual-adversarial": "Usual, on attacked images",
 }
+COLUMNS = (
+    "clean",
+    "clean on all test images",
+    *(f"{what} {radius}/255" for radius in (36, 72) for what in ("attacked", "certified")),
+    *(f"certified {radius}/255" for radius in (108, 255)),
+    "published clean",
+    "lost to rounding",
+    "loss",
+    "samples trained on",
+    "parameters",
+)
 FIGURE = CurveFigure(
     ("certified", "attacked"),
     ("l2 radius (pixels in 0..1)", "accuracy (percent)"),
@@ -228,6 +239,7 @@ LIPSCHITZ_DIGITS = Experiment(
         facts=facts,
         stopping="Three seeds of every network, whatever they say.",
     ),
+    columns=COLUMNS,
     figure=FIGURE,
 )
 
@@ -380,6 +392,7 @@ LIPSCHITZ_CIFAR10 = Experiment(
         facts=facts,
         stopping="Three seeds of every network, whatever they say.",
     ),
+    columns=COLUMNS,
     figure=FIGURE,
 )
 
@@ -458,5 +471,6 @@ LIPSCHITZ_CIFAR10_LONGER = Experiment(
         facts=facts,
         stopping=f"{HOURS_OF_SAMPLES:,} images.",
     ),
+    columns=COLUMNS,
     figure=FIGURE,
 )

@@ -243,6 +243,9 @@ def _pairs(score: Score = ACCURACY) -> tuple[Pair, ...]:
     )
 
 
+_ANSWER = "The answer at every budget"
+
+
 def _by_degree(rows: Sequence[Row], score: Score = ACCURACY) -> list[Statement]:
     """How many decided pairs of different total degrees go to the larger one."""
     degrees = {str(row["setting"]): row.get("total degree") for row in rows}
@@ -258,7 +261,7 @@ def _by_degree(rows: Sequence[Row], score: Score = ACCURACY) -> list[Statement]:
     detail = f"{right} of {right + wrong} go to the larger total degree"
     return [
         Statement("Decided pairs of different total degrees", Verdict.FACT, detail),
-        Statement("The answer at every budget", Verdict.FACT, _answer(rows, score)),
+        Statement(_ANSWER, Verdict.FACT, _answer(rows, score)),
     ]
 
 
@@ -298,6 +301,14 @@ MIXER_BUDGET = Experiment(
         "regression."
     ),
     seeds=5,
+    columns=(
+        "test accuracy",
+        "validation accuracy",
+        "total degree",
+        "width",
+        "parameters",
+        "learning rate",
+    ),
     figure=DotFigure(
         ("test accuracy",),
         panels=tuple(
@@ -322,6 +333,7 @@ MIXER_BUDGET = Experiment(
         (ACCURACY,),
         _by_degree,
         stopping="Five seeds of every setting, whatever they say.",
+        answer=_ANSWER,
     ),
 )
 
@@ -354,5 +366,6 @@ MIXER_BUDGET_MNIST = replace(
         (MNIST_ACCURACY,),
         partial(_by_degree, score=MNIST_ACCURACY),
         stopping="Five seeds of every setting, whatever they say.",
+        answer=_ANSWER,
     ),
 )

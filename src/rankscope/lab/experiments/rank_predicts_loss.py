@@ -309,6 +309,14 @@ RANK_PREDICTS_LOSS = Experiment(
         "correlation."
     ),
     seeds=3,
+    columns=(
+        "test loss",
+        "entanglement entropy",
+        "epsilon rank",
+        "loss on its own text",
+        "shape",
+        "parameters",
+    ),
     figure=LineFigure(
         "entanglement entropy", "test loss", "depth", is_logarithmic=False, is_joined=False
     ),

@@ -1,6 +1,6 @@
 """Run an experiment, here or on many machines, and say what its folder holds.
 
-An `Outcome` is a table, `results.json`, and a figure once every row is computed. `results.json`
+An `Outcome` is a table, `results.json`, and a figure of the rows that are there. `results.json`
 holds everything: the rows, how they were asked for, and what each was computed with. A folder with
 nothing else is read and continued like any other, so that only it, the table and the figure are
 kept in docs/results.
@@ -81,8 +81,13 @@ class Outcome:
 
     @property
     def table(self) -> Table:
-        """A line for each setting."""
+        """A line for each setting, with everything that is known of it."""
         return table_of(self.experiment.title, self.rows)
+
+    @property
+    def shown_table(self) -> Table:
+        """The same with the columns that the experiment shows to readers."""
+        return self.table.narrowed(self.experiment.columns)
 
     @property
     def summary(self) -> Table | None:
@@ -221,12 +226,13 @@ def _unpack(experiment: Experiment, folder: Path) -> None:
         write_atomically(folder / "entries" / f"{row.run}.json", text.encode())
 
 
-def pack(folder: Path, experiment: Experiment | None = None) -> Outcome:
-    """Write what is finished in a folder: `table.md`, `results.json`, and `figure.svg` of all rows.
+def pack(folder: Path, experiment: Experiment | None = None, *, draws: bool = True) -> Outcome:
+    """Write what is finished in a folder: `table.md`, `results.json` and `figure.svg`.
 
     Args:
         folder: that a run wrote.
         experiment: whose folder it has to be; None for the one that the folder names.
+        draws: whether to draw the figure, which takes a second.
 
     Raises:
         ExperimentError: if the folder is of another experiment, or a file is damaged.
@@ -237,6 +243,8 @@ def pack(folder: Path, experiment: Experiment | None = None) -> Outcome:
     with ResumableFolder(folder, {}, what="experiment", waits=True):
         outcome = read_outcome(folder, experiment)
         _write_outcome(outcome, folder)
+        if draws and outcome.finished:
+            draw_outcome(outcome, folder)
     return outcome
 
 
@@ -247,8 +255,6 @@ def _write_outcome(outcome: Outcome, folder: Path) -> None:
     write_atomically(folder / TABLE, text.encode())
     document = json.dumps(outcome.to_dict(), indent=1, allow_nan=False)
     write_atomically(folder / RESULTS, document.encode())
-    if outcome.is_complete:
-        draw_outcome(outcome, folder)
 
 
 def draw_outcome(outcome: Outcome, folder: Path) -> None:
@@ -342,21 +348,20 @@ def run_experiment(
         if not results.is_finished(run)
     ]
     # Packed after every row: all that a killed run has computed is in the files that are kept.
-    outcome = None
     if options.workers.backend == "sequential":
         for task in tasks:
             row = _compute_row(task, report)
-            outcome = pack(folder, experiment)
+            pack(folder, experiment, draws=False)
             if on_row is not None:
                 on_row(task.run.name, row)
     else:
         done = options.workers.run(_compute_row, tasks)
         for count, (number, row) in enumerate(done, start=1):
-            outcome = pack(folder, experiment)
+            pack(folder, experiment, draws=False)
             report(Progress("rows", count, len(tasks)))
             if on_row is not None:
                 on_row(tasks[number].run.name, row)
-    return pack(folder, experiment) if outcome is None else outcome
+    return pack(folder, experiment)
 
 
 @dataclass(frozen=True)

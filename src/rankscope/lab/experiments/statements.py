@@ -24,7 +24,7 @@ def statements_of(claims: Claims, rows: Sequence[Row]) -> tuple[Statement, ...]:
 
 
 def headline(claims: Claims, rows: Sequence[Row]) -> str:
-    """One line: how many pairs are decided, and the number of the first decided one."""
+    """One line: how many pairs are decided, and the answer or the first decided one."""
     statements = [judge(pair, rows) for pair in claims.pairs]
     if not statements:
         return str(next(iter(statements_of(claims, rows)), "not computed yet"))
@@ -34,7 +34,8 @@ def headline(claims: Claims, rows: Sequence[Row]) -> str:
         for verdict in Verdict
         if any(one.verdict is verdict for one in statements)
     ]
-    shown = (decided or statements)[0]
+    answers = [one for one in statements_of(claims, rows) if one.subject == claims.answer]
+    shown = (answers or decided or statements)[0]
     return f"{', '.join(counts)}. {shown.subject}: {shown.detail or 'not computed yet'}"
 
 

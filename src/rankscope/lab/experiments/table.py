@@ -69,6 +69,21 @@ class Table:
         """The lines as text, a hyphen where one has no value."""
         return [[_text(row.get(column)) for column in self.columns] for row in self.rows]
 
+    def narrowed(self, columns: Sequence[str]) -> "Table":
+        """The same for readers: whose a line is, its seeds, and these columns in their order.
+
+        Without columns, all. The name of a baseline is that of its setting already.
+
+        Example:
+            >>> wide = table_of("", [{"entry": "two", "width": 2, "loss": 0.5, "heads": 1}])
+            >>> wide.narrowed(("loss", "bits", "width")).columns
+            ('entry', 'loss', 'width')
+        """
+        whose = [column for column in self.columns if column in (*_PLACES, "seeds")]
+        rest = columns or [column for column in self.columns if column != "baseline"]
+        chosen = dict.fromkeys([*whose, *(column for column in rest if column in self.columns)])
+        return Table(self.title, tuple(chosen), self.rows)
+
     def numeric_columns(self) -> tuple[int, ...]:
         """The places of the columns that hold numbers."""
         return tuple(
