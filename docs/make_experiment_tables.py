@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from rankscope.lab.experiments.catalogue import find_experiment
-from rankscope.lab.experiments.claims import Verdict
+from rankscope.lab.experiments.claims import Statement, Verdict
 from rankscope.lab.experiments.results import MANIFEST
 from rankscope.lab.experiments.running import (
     FIGURE,
@@ -109,18 +109,19 @@ def _said(outcome: Outcome) -> list[str]:
     if not outcome.statements:
         return []
     claims = outcome.experiment.claims
-    stopping = f" Stopping rule: {claims.stopping}" if claims and claims.stopping else ""
+    assert claims is not None, "statements come from claims"
+    hypothesis = f" Hypothesis: {claims.hypothesis}" if claims.hypothesis else ""
+    stopping = f" Stopping rule: {claims.stopping}" if claims.stopping else ""
     facts = [one for one in outcome.statements if one.verdict is Verdict.FACT]
     compared = [
         one for one in outcome.statements if one.verdict not in (Verdict.FACT, Verdict.MISSING)
     ]
     rule = " Differences are first minus second, seed by seed, with 95 % intervals."
-    has_pairs = claims is not None and claims.pairs
-    lines = [f"**What it says.**{rule if has_pairs else ''}{stopping}", ""]
+    lines = [f"**What it says.**{hypothesis}{stopping}{rule if claims.pairs else ''}", ""]
     if compared:
         lines += ["| comparison | result | verdict |", "|---|---|---|"]
         lines += [
-            f"| {_sentence(one.subject)} | {one.detail} | **{one.verdict}** |" for one in compared
+            f"| {_sentence(one.subject)} | {one.detail} | {_verdict(one)} |" for one in compared
         ]
         lines.append("")
     lines += [f"- {_sentence(str(one))}" for one in facts]
@@ -128,6 +129,12 @@ def _said(outcome: Outcome) -> list[str]:
     if missing:
         lines.append(f"- {missing} of {len(outcome.statements)} are not computed yet.")
     return ["\n".join(lines).rstrip() + "\n"]
+
+
+def _verdict(statement: Statement) -> str:
+    if statement.is_as_claimed is None:
+        return f"**{statement.verdict}**"
+    return f"**{statement.verdict}**, {'as' if statement.is_as_claimed else 'not as'} claimed"
 
 
 def _sentence(text: str) -> str:

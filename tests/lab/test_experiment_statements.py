@@ -114,6 +114,24 @@ def test_the_best_is_of_all_rows_and_beside_the_best_baseline() -> None:
     assert statement.detail.startswith("one with 2 nats, the best of 1 settings; the best baseline")
 
 
+@pytest.mark.parametrize("is_claimed_better", [True, False])
+def test_a_decided_pair_is_held_against_the_hypothesis(*, is_claimed_better: bool) -> None:
+    rows = [*rows_of("one", [1, 1.1]), *rows_of("two", [2, 2.1]), *rows_of("three", [0, 3])]
+    lower = Pair("lower", "one", "two", PLAIN, is_claimed_better)
+    assert judge(lower, rows).is_as_claimed is is_claimed_better
+    higher = replace(lower, score=replace(PLAIN, is_lower_better=False))
+    assert judge(higher, rows).is_as_claimed is not is_claimed_better
+    # Nothing is as claimed that is not decided, or of which nothing is claimed.
+    silent = replace(lower, is_claimed_better=None)
+    open_pair = replace(lower, second="three")
+    below = replace(lower, score=replace(PLAIN, baseline=0.5, why="a table"))
+    for pair in (silent, open_pair, below):
+        assert judge(pair, rows).is_as_claimed is None
+    assert judge(below, rows).verdict is Verdict.BELOW
+    line = headline(Claims("Which?", (lower, silent, open_pair)), rows)
+    assert line.startswith(f"2 decided ({int(is_claimed_better)} of 1 as claimed), 1 undecided.")
+
+
 def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
     pairs = (Pair("a", "one", "two", PLAIN), Pair("b", "one", "three", PLAIN))
     rows = [*rows_of("one", [1, 1.1]), *rows_of("two", [0.0, 3.0]), *rows_of("three", [2, 2.1])]

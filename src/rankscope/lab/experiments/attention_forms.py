@@ -119,7 +119,11 @@ def _claims() -> Claims:
         "Is CP attention better than multi-head attention of the same size?",
         tuple(
             Pair(
-                f"{kind}: {title} against multi-head", f"{kind}-{name}", f"{kind}-multi-head", score
+                f"{kind}: {title} against multi-head",
+                f"{kind}-{name}",
+                f"{kind}-multi-head",
+                score,
+                is_claimed_better=True if name == "cp-r-dh" else None,
             )
             for name, title in sorted(_TITLES.items(), key=lambda item: item[0] != "cp-r-dh")
             for kind, score in SCORES.items()
@@ -127,6 +131,8 @@ def _claims() -> Claims:
         ),
         tuple(SCORES.values()),
         stopping="Three seeds of every setting, whatever they say.",
+        hypothesis="CP attention with as many weights is better than multi-head attention, and "
+        "with 1 / D of them nearly as good (Huang 2021).",
     )
 
 

@@ -56,12 +56,15 @@ class Pair:
         second: setting, or the name of a column of the first one's rows with a number to compare
             with, written as ":column".
         score: what is compared.
+        is_claimed_better: whether the hypothesis has the first one better, or worse; None if it
+            says neither.
     """
 
     subject: str
     first: str
     second: str
     score: Score
+    is_claimed_better: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Statement:
         difference: first minus second, mean over seeds; None if there is none.
         half_width: of its 95 % interval; None for single runs.
         seeds: how many pairs.
+        is_as_claimed: whether a decided difference is what the hypothesis says; None if nothing is
+            decided, or it says nothing.
     """
 
     subject: str
@@ -83,6 +88,7 @@ class Statement:
     difference: float | None = None
     half_width: float | None = None
     seeds: int = 0
+    is_as_claimed: bool | None = None
 
     def __str__(self) -> str:
         if self.verdict is Verdict.FACT:
@@ -100,6 +106,7 @@ class Statement:
             "difference": self.difference,
             "half_width": self.half_width,
             "seeds": self.seeds,
+            "as claimed": self.is_as_claimed,
         }
 
 
@@ -117,6 +124,8 @@ class Claims:
         facts: further statements that follow from the rows.
         stopping: when no more rows are computed, as it was written down before.
         answer: the subject of the fact that answers the question; empty for the first decided pair.
+        hypothesis: what the source says, in one sentence that the rows could refute; empty if it
+            only asks.
     """
 
     question: str
@@ -125,3 +134,4 @@ class Claims:
     facts: Facts | None = None
     stopping: str = ""
     answer: str = ""
+    hypothesis: str = ""

@@ -192,12 +192,20 @@ def accuracy_of(data_set: str) -> Score:
 
 def _core_claims(data_set: str, *further: Pair) -> Claims:
     score = accuracy_of(data_set)
-    equal = Pair("equal cores against different ones", "equal-cores", "different-cores", score)
+    equal = Pair(
+        "equal cores against different ones",
+        "equal-cores",
+        "different-cores",
+        score,
+        is_claimed_better=False,
+    )
     return Claims(
         "Do trains with equal cores read digits worse?",
         (equal, *further),
         (score,),
         stopping="All seeds of every setting, whatever they say.",
+        hypothesis="A train with equal cores reads digits worse than one with different cores "
+        "(Alkin 2024).",
     )
 
 
@@ -363,11 +371,14 @@ def _form_claims() -> Claims:
                 f"{group}-{first}",
                 f"{group}-{second}",
                 accuracy_of(data_set),
+                is_claimed_better=True if second == "shallow" else None,
             )
             for group, title, data_set in groups
             for one, first, other, second in _FORM_PAIRS
         ),
         stopping="Three seeds of every setting, whatever they say.",
+        hypothesis="With as many parameters, trees and trains, which need exponentially many "
+        "products as a sum, learn better than a sum (suggested by Cohen et al. 2016).",
     )
 
 

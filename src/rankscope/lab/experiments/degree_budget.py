@@ -473,6 +473,7 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
                 names[3.0],
                 names[degree],
                 score,
+                is_claimed_better=_is_larger(one.budget, 3.0, degree),
             )
             for degree in DEGREES
             if degree != 3.0
@@ -484,12 +485,20 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
         _as_argued,
         stopping="Five seeds of every setting, whatever they say.",
         answer=_ARGUED,
+        hypothesis="Of networks with as many matrices and parameters the one of the largest total "
+        "degree learns best, so one of degree 3 where that is its own (Navon 2021).",
     )
 
 
 def _total_degree(budget: Budget, degree: float) -> int:
     """Of the polynomial that a network of a degree is; coordinates of degree e reach 3."""
     return int(math.ceil(degree) ** len(budget.degrees(degree)))
+
+
+def _is_larger(budget: Budget, one: float, other: float) -> bool | None:
+    """Whether the first has the larger total degree; None if they are equal."""
+    first, second = (_total_degree(budget, degree) for degree in (one, other))
+    return None if first == second else first > second
 
 
 def _as_argued(rows: Sequence[Row]) -> list[Statement]:

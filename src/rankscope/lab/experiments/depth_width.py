@@ -168,6 +168,8 @@ def _claims(sizes: tuple[int, ...]) -> Claims:
         ),
         (LOSS,),
         stopping="Three seeds of every setting, whatever they say.",
+        hypothesis="More layers are worse below a size and better above it, and that size grows "
+        "with depth (Levine et al. 2020).",
     )
 
 

@@ -223,7 +223,12 @@ BOUND_VS_TEST_ERROR = Experiment(
             "arora-order curve": "Arora et al.",
         },
     ),
-    claims=Claims("Does the bound follow the test error during training?", facts=_follows),
+    claims=Claims(
+        "Does the bound follow the test error during training?",
+        facts=_follows,
+        hypothesis="The bound falls and rises with the test error over the epochs of a run (Huang "
+        "2021).",
+    ),
     needs="FashionMNIST/raw and cifar-10-batches-bin",
     protocol=(
         "Three convolutions of 16, 32 and 32 channels and a linear map, the two in the middle in "

@@ -327,10 +327,16 @@ BASELINES = class_baselines("cifar10", column="accuracy")
 ACCURACY = Score("accuracy", "points", is_lower_better=False, baseline=BASELINES[-1].name)
 
 
+def _title(format: str) -> str:
+    """A format as readers say it."""
+    plain = worded(format.removeprefix("r-"), {})
+    return f"reshaped {plain}" if format.startswith("r-") else plain
+
+
 def _published_pairs() -> tuple[Pair, ...]:
     return tuple(
         Pair(
-            f"{format} at {percentage} %: counted share against the published number",
+            f"{_title(format)}, {percentage} % of the weights, against the published number",
             f"{format}-{percentage}",
             ":published",
             ACCURACY,
@@ -425,7 +431,7 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
         "Does every format reach its published accuracy at a tenth of the weights, counted?",
         tuple(
             Pair(
-                f"{format} at 10 %: counted share against the published number",
+                f"{_title(format)}, 10 % of the weights, against the published number",
                 f"{format}-10",
                 ":published",
                 ACCURACY,

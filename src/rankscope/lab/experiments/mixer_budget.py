@@ -230,6 +230,18 @@ RIVALS = (
 )
 
 
+_HYPOTHESIS = (
+    "Of two networks of equal size the one of the larger total degree learns better (Navon 2021, "
+    "Task 4)."
+)
+
+
+def _is_larger(first: str, second: str) -> bool | None:
+    """Whether the first has the larger total degree; None if one has none, or they are equal."""
+    one, other = KINDS[first].total_degree, KINDS[second].total_degree
+    return None if one is None or other is None or one == other else one > other
+
+
 def _pairs(score: Score = ACCURACY) -> tuple[Pair, ...]:
     return tuple(
         Pair(
@@ -237,6 +249,7 @@ def _pairs(score: Score = ACCURACY) -> tuple[Pair, ...]:
             f"{first}-{budget}",
             f"{second}-{budget}",
             score,
+            is_claimed_better=_is_larger(first, second),
         )
         for budget in BUDGETS[::-1]
         for first, second in RIVALS
@@ -334,6 +347,7 @@ MIXER_BUDGET = Experiment(
         _by_degree,
         stopping="Five seeds of every setting, whatever they say.",
         answer=_ANSWER,
+        hypothesis=_HYPOTHESIS,
     ),
 )
 
@@ -367,5 +381,6 @@ MIXER_BUDGET_MNIST = replace(
         partial(_by_degree, score=MNIST_ACCURACY),
         stopping="Five seeds of every setting, whatever they say.",
         answer=_ANSWER,
+        hypothesis=_HYPOTHESIS,
     ),
 )

@@ -9,6 +9,7 @@ pages show these statements as `docs/make_experiment_tables.py` renders them, an
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement, Verdict
 from rankscope.lab.experiments.table import Interval
@@ -24,19 +25,30 @@ def statements_of(claims: Claims, rows: Sequence[Row]) -> tuple[Statement, ...]:
 
 
 def headline(claims: Claims, rows: Sequence[Row]) -> str:
-    """One line: how many pairs are decided, and the answer or the first decided one."""
+    """One line: how many pairs are decided, and the answer, or the first one that is decided.
+
+    Of the decided pairs those come first that the hypothesis speaks of.
+    """
     statements = [judge(pair, rows) for pair in claims.pairs]
     if not statements:
         return str(next(iter(statements_of(claims, rows)), "not computed yet"))
     decided = [one for one in statements if one.verdict is Verdict.DECIDED]
     counts = [
         f"{sum(one.verdict is verdict for one in statements)} {verdict}"
+        f"{_as_claimed(decided) if verdict is Verdict.DECIDED else ''}"
         for verdict in Verdict
         if any(one.verdict is verdict for one in statements)
     ]
     answers = [one for one in statements_of(claims, rows) if one.subject == claims.answer]
-    shown = (answers or decided or statements)[0]
+    spoken = [one for one in decided if one.is_as_claimed is not None]
+    shown = (answers or spoken or decided or statements)[0]
     return f"{', '.join(counts)}. {shown.subject}: {shown.detail or 'not computed yet'}"
+
+
+def _as_claimed(decided: Sequence[Statement]) -> str:
+    """How many of the decided pairs that the hypothesis speaks of go its way."""
+    spoken = [one.is_as_claimed for one in decided if one.is_as_claimed is not None]
+    return f" ({sum(spoken)} of {len(spoken)} as claimed)" if spoken else ""
 
 
 def judge(pair: Pair, rows: Sequence[Row]) -> Statement:
@@ -55,23 +67,40 @@ def judge(pair: Pair, rows: Sequence[Row]) -> Statement:
     if len(seeds) < 2:
         detail = f"{mean:+.3g} {score.unit}"
         return Statement(pair.subject, Verdict.SINGLE, detail, mean, None, 1)
-    interval = Interval.of(differences, seeds=len(seeds))
-    verdict = Verdict.DECIDED if abs(mean) > interval.half_width else Verdict.UNDECIDED
-    detail = f"{mean:+.3g} ± {interval.half_width:.2g} {score.unit} over {len(seeds)} seeds"
-    if verdict is Verdict.DECIDED:
-        detail += ", better" if score.is_better(mean, 0.0) else ", worse"
     best = (min if score.is_lower_better else max)(
         statistics.fmean(one[seed] for seed in seeds) for one in (first, second)
     )
-    reached = _baseline(score, rows)
-    if reached is not None:
-        name, number = reached
-        if number is None:
-            return Statement(f"{pair.subject} (beside {name})", Verdict.MISSING, "")
-        if not score.is_better(best, number):
-            verdict = Verdict.BELOW
-            detail += f"; the better one has {best:.4g}, {name} {number:.4g}"
-    return Statement(pair.subject, verdict, detail, mean, interval.half_width, len(seeds))
+    return _beside(_decide(pair, differences), score, best, _baseline(score, rows))
+
+
+def _beside(
+    statement: Statement, score: Score, best: float, reached: tuple[str, float | None] | None
+) -> Statement:
+    """The same beside the baseline, without which and below which nothing is decided."""
+    if reached is None:
+        return statement
+    name, number = reached
+    if number is None:
+        return Statement(f"{statement.subject} (beside {name})", Verdict.MISSING, "")
+    if score.is_better(best, number):
+        return statement
+    detail = f"{statement.detail}; the better one has {best:.4g}, {name} {number:.4g}"
+    return replace(statement, verdict=Verdict.BELOW, detail=detail, is_as_claimed=None)
+
+
+def _decide(pair: Pair, differences: Sequence[float]) -> Statement:
+    """What the differences of at least two seeds say, baselines aside."""
+    score, count = pair.score, len(differences)
+    interval = Interval.of(differences, seeds=count)
+    detail = f"{interval.mean:+.3g} ± {interval.half_width:.2g} {score.unit} over {count} seeds"
+    numbers = (interval.mean, interval.half_width, count)
+    if abs(interval.mean) <= interval.half_width:
+        return Statement(pair.subject, Verdict.UNDECIDED, detail, *numbers)
+    is_better = score.is_better(interval.mean, 0.0)
+    detail += ", better" if is_better else ", worse"
+    claimed = pair.is_claimed_better
+    is_as_claimed = None if claimed is None else claimed == is_better
+    return Statement(pair.subject, Verdict.DECIDED, detail, *numbers, is_as_claimed)
 
 
 def best_rows(score: Score, rows: Sequence[Row]) -> tuple[Statement, ...]:

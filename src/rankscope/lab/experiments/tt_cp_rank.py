@@ -180,5 +180,10 @@ TT_CP_RANK = Experiment(
     seconds=1200.0,
     seeds=3,
     figure=intervals,
-    claims=Claims("What is the CP rank of a random tensor train?", facts=_enclosed),
+    claims=Claims(
+        "What is the CP rank of a random tensor train?",
+        facts=_enclosed,
+        hypothesis="The CP rank of almost every train with equal cores is at least q^(d/2), "
+        "q = min(n, r - 1) (Alkin 2024).",
+    ),
 )
