@@ -134,6 +134,10 @@ class CheckpointError(RankscopeError, ValueError):
     """A folder is no checkpoint, or that of another measurement."""
 
 
+class InUseError(CheckpointError):
+    """A folder is used by another process."""
+
+
 class ConfigurationError(RankscopeError, ValueError):
     """A configuration is of an unknown family, or lacks or contradicts what its family needs."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rankscope.errors import CheckpointError, OutputError, RankscopeError
+from rankscope.errors import CheckpointError, InUseError, OutputError, RankscopeError
 from rankscope.files import is_leftover, make_folder, remove_leftovers, write_atomically
 from rankscope.strict_json import read_document
 
@@ -77,7 +77,8 @@ class ResumableFolder:
         error: what is raised if the manifest cannot be read.
 
     Raises:
-        CheckpointError: if the folder belongs to another run, holds other things, or is in use.
+        CheckpointError: if the folder belongs to another run, or holds other things.
+        InUseError: if another process uses it.
         OutputError: if it cannot be written.
     """
 
@@ -152,7 +153,7 @@ class _Lock:
         try:
             self._acquire(waits=waits)
         except BlockingIOError as reason:
-            raise CheckpointError(
+            raise InUseError(
                 f"The folder {str(folder)!r} is in use by {self._holder()}. Wait until that ends, "
                 f"or name another folder."
             ) from reason

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rankscope.cli.main import main
-from rankscope.errors import CheckpointError, ExperimentError, OutputError
+from rankscope.errors import ExperimentError, OutputError
 from rankscope.lab.experiments import Campaign, Item, Row, read_campaign, read_outcome
 from rankscope.resumable import ResumableFolder
 
@@ -175,12 +175,64 @@ def test_rows_of_another_version_are_refused(*, is_packed: bool, tmp_path: Path)
         Campaign((SHORT,), tmp_path).run()
 
 
-def test_a_second_campaign_on_the_same_results_is_refused(tmp_path: Path) -> None:
-    with (
-        ResumableFolder(tmp_path, {}, what="campaign"),
-        pytest.raises(CheckpointError, match="is in use by process"),
-    ):
-        Campaign((SHORT,), tmp_path).run()
+def test_a_second_campaign_takes_the_rows_that_the_first_is_not_at(tmp_path: Path) -> None:
+    finished: list[str] = []
+    campaign = Campaign((SHORT,), tmp_path)
+    with ResumableFolder(tmp_path / "reshaping" / "work" / ROW, {}, what="run"):
+        campaign.run(on_row=lambda name, _: finished.append(name))
+        assert finished == [OTHER]
+    campaign.run(on_row=lambda name, _: finished.append(name))
+    assert finished == [OTHER, ROW]
+
+
+TWO_AT_ONCE = """
+import os, sys
+from pathlib import Path
+
+import torch
+
+from rankscope.lab.experiments.campaign import Campaign, Item
+from rankscope.lab.experiments.catalogue import find_experiment
+
+torch.set_num_threads(1)
+os.nice = lambda increment: increment
+folder = Path(sys.argv[1])
+items = (Item("reshaping"),)
+find_experiment("reshaping")
+children = []
+for number in range(2):
+    child = os.fork()
+    if child == 0:
+        with (folder / f"log-{number}").open("a") as log:
+            campaign = Campaign(items, folder)
+            campaign.run(on_row=lambda name, _: print(name, file=log, flush=True))
+        os._exit(0)
+    children.append(child)
+for child in children:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.slow
+def test_two_campaigns_at_once_compute_every_row_once(tmp_path: Path) -> None:
+    # Both begin with the file that git keeps, and unpack it at the same time.
+    (tmp_path / "reshaping").mkdir()
+    known = Path(__file__).parents[2] / "docs" / "results" / "reshaping" / "results.json"
+    document = json.loads(known.read_text())
+    for key in ("rows", "runs"):
+        document[key] = document[key][:18]
+    (tmp_path / "reshaping" / "results.json").write_text(json.dumps(document))
+    command = [sys.executable, "-c", TWO_AT_ONCE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    logs = [(tmp_path / f"log-{number}").read_text().split() for number in range(2)]
+    names = [name for log in logs for name in log]
+    assert len(names) == len(set(names)) == 6
+    outcome = read_outcome(tmp_path / "reshaping")
+    assert outcome.is_complete
+    assert [row["entry"] for row in json.loads(known.read_text())["rows"]] == [
+        row["entry"] for row in outcome.rows
+    ]
 
 
 def test_long_rows_need_checkpoints(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from rankscope.errors import ExperimentError, MissingExtraError, OutputError
 from rankscope.factorize import WeightShape
+from rankscope.files import write_atomically
 from rankscope.lab.experiments import (
     Entry,
     Experiment,
@@ -336,6 +337,33 @@ def test_results_hold_rows_protocol_environment_and_seconds(tmp_path: Path) -> N
     assert document["unfinished"] == 0
     assert "| number-2 | 2 | 4.5 ± 6.4 |" in (tmp_path / "table.md").read_text()
     assert "| sum | 28 |" in (tmp_path / "table.md").read_text()
+
+
+def test_rows_outlive_a_kill_while_the_file_that_git_keeps_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_experiment(SQUARES, tmp_path / "whole", RunOptions(seeds=2))
+    folder = tmp_path / "packed"
+    folder.mkdir()
+    shutil.copy(tmp_path / "whole" / "results.json", folder)
+    written: list[Path] = []
+
+    def killed(path: Path, data: bytes) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(path)
+        write_atomically(path, data)
+
+    monkeypatch.setattr("rankscope.lab.experiments.running.write_atomically", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(SQUARES, folder, RunOptions(seeds=2))
+    monkeypatch.undo()
+    finished: list[str] = []
+    again = run_experiment(
+        SQUARES, folder, RunOptions(seeds=2), on_row=lambda name, row: finished.append(name)
+    )
+    assert finished == []
+    assert again.rows == whole.rows
 
 
 def test_what_a_run_keeps_outlives_its_work(tmp_path: Path) -> None:

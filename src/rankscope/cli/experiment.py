@@ -94,7 +94,10 @@ def run_campaign(
         bool, typer.Option("--show", help="Only say what is left, and how long it takes.")
     ] = False,
 ) -> None:
-    """Compute the rows of many experiments at low priority; started again, it goes on."""
+    """Compute the rows of many experiments at low priority; started again, it goes on.
+
+    Started twice, it uses two cores.
+    """
     from rankscope.lab.experiments.campaign import Campaign, read_campaign
 
     campaign = Campaign(read_campaign(file), output, data)

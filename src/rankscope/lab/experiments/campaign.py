@@ -10,9 +10,9 @@
 
 The folders of results are the only state: a row that is there is never computed again, whoever
 computed it, and one that was interrupted goes on from its checkpoint. So a campaign is resumed
-after a kill or a reboot by starting it again. Rows are taken seed by seed, so that a whole table is
-there early. Only durations of the processor's time are used, and never the date: a clock that jumps
-changes nothing.
+after a kill or a reboot by starting it again, and started twice it uses two cores: neither computes
+a row that the other is at. Rows are taken seed by seed, so that a whole table is there early. Only
+durations of the processor's time are used, and never the date: a clock that jumps changes nothing.
 """
 
 import os
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from rankscope.errors import ExperimentError, OutputError, RankscopeError
+from rankscope.errors import ExperimentError, InUseError, OutputError, RankscopeError
 from rankscope.files import make_folder, plain_file
 from rankscope.lab.experiments.baselines import BaselineEntry
 from rankscope.lab.experiments.catalogue import find_experiment
@@ -38,7 +38,6 @@ from rankscope.lab.experiments.running import (
     run_experiment,
 )
 from rankscope.progress import Report, ignore
-from rankscope.resumable import ResumableFolder
 from rankscope.strict_json import (
     Flag,
     Integer,
@@ -231,6 +230,7 @@ class Campaign:
         """Compute every row that is left, on one thread at the lowest priority.
 
         An experiment that fails is left, and the next one is begun; a disk that is full ends all.
+        Rows that another process is at are left to it.
 
         Args:
             report: called with the progress of each row.
@@ -243,7 +243,7 @@ class Campaign:
         """
         self.standings()
         make_folder(self.results)
-        with ResumableFolder(self.results, {}, what="campaign"), _alone_and_last():
+        with _alone_and_last():
             failures = [
                 f"{item.folder or item.name}: {failure}"
                 for item in self.items
@@ -280,6 +280,8 @@ class Campaign:
                 run_experiment(experiment, folder, single, report=report)
             except OutputError:
                 raise
+            except InUseError:
+                continue
             except RankscopeError as error:
                 return str(error)
             if on_row is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from rankscope.compression.training.recipe import has_bfloat16_units
-from rankscope.errors import CheckpointError, ExperimentError
+from rankscope.errors import ExperimentError, InUseError
 from rankscope.files import make_folder, remove_leftovers, write_atomically
 from rankscope.lab.experiments.experiment import KEPT, Row, Run
 from rankscope.resumable import ResumableFolder, difference
@@ -99,7 +99,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 MANIFEST = "experiment.json"
-_ENTRIES, _WORK = "entries", "work"
+ENTRIES, _WORK = "entries", "work"
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class ResultsFolder:
             agree=self._agree,
             error=ExperimentError,
         ):
-            make_folder(path / _ENTRIES)
+            make_folder(path / ENTRIES)
 
     def _agree(self, recorded: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         """The same but for the number of seeds, which may grow."""
@@ -206,7 +206,7 @@ class ResultsFolder:
         """The folder in which a run is computed, for this process alone.
 
         Raises:
-            CheckpointError: if another process computes the same run.
+            InUseError: if another process computes the same run.
         """
         return ResumableFolder(self.work(run), {}, what="run")
 
@@ -214,7 +214,7 @@ class ResultsFolder:
         """Remove what a process left that was killed after it had written its row."""
         if self.work(run).is_dir():
             # A process that is still at work there clears up itself.
-            with suppress(CheckpointError), self.computing(run) as work:
+            with suppress(InUseError), self.computing(run) as work:
                 shutil.rmtree(work.path)
 
     def finish(self, run: Run, row: Row, seconds: float) -> None:
@@ -241,7 +241,7 @@ class ResultsFolder:
             shutil.rmtree(kept, ignore_errors=True)
             make_folder(kept.parent)
             (work / KEPT).rename(kept)
-        entry = self.path / _ENTRIES / f"{run.name}.json"
+        entry = self.path / ENTRIES / f"{run.name}.json"
         remove_leftovers(entry.parent, of=entry.name)
         write_atomically(entry, _json(document))
         shutil.rmtree(work)
@@ -269,7 +269,7 @@ def read_finished(folder: Path, run: str) -> Finished | None:
     Raises:
         ExperimentError: if the file is damaged.
     """
-    path = folder / _ENTRIES / f"{run}.json"
+    path = folder / ENTRIES / f"{run}.json"
     if not path.is_file():
         return None
     document = read_document(path, error=ExperimentError)

@@ -17,11 +17,12 @@ from rankscope.compression.training.freed_memory import keep_freed_memory
 from rankscope.compression.training.recipe import working_seconds
 from rankscope.drawing.raster import write_figure
 from rankscope.errors import ExperimentError
-from rankscope.files import write_atomically
+from rankscope.files import make_folder, write_atomically
 from rankscope.lab.experiments.catalogue import find_experiment
 from rankscope.lab.experiments.claims import Statement
 from rankscope.lab.experiments.experiment import Experiment, Row, Run, RunContext
 from rankscope.lab.experiments.results import (
+    ENTRIES,
     MANIFEST,
     Environment,
     Finished,
@@ -211,7 +212,7 @@ def _unpack(experiment: Experiment, folder: Path) -> None:
     if (folder / MANIFEST).is_file() or not (folder / RESULTS).is_file():
         return
     outcome = read_outcome(folder, experiment)
-    ResultsFolder(folder, outcome.manifest)
+    make_folder(folder / ENTRIES)
     for row in outcome.finished:
         document = {
             "entry": row.run,
@@ -223,7 +224,9 @@ def _unpack(experiment: Experiment, folder: Path) -> None:
             "settings": row.settings,
         }
         text = json.dumps(document, indent=1, allow_nan=False)
-        write_atomically(folder / "entries" / f"{row.run}.json", text.encode())
+        write_atomically(folder / ENTRIES / f"{row.run}.json", text.encode())
+    # Last: where it is, all rows are, whoever is killed meanwhile or begins beside us.
+    ResultsFolder(folder, outcome.manifest)
 
 
 def pack(folder: Path, experiment: Experiment | None = None, *, draws: bool = True) -> Outcome:
