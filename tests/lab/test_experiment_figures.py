@@ -466,6 +466,22 @@ def test_committed_figures_use_the_colours_of_the_project(name: str) -> None:
         assert default not in text
 
 
+@pytest.mark.parametrize(
+    ("places", "labels"),
+    [
+        ([2, 4, 8, 64], ["2", "4", "8", "64"]),  # where the points are
+        ([2, 2.01, 64], None),  # too near to each other
+        (range(1, 20), None),  # too many
+        ([9_771, 19_851, 50_409], None),  # too long
+    ],
+)
+def test_ticks_stand_where_few_points_are(places: list[float], labels: list[str] | None) -> None:
+    rows: list[Row] = [{"size": place, "loss": 1.0 + place, "kind": "a"} for place in places]
+    figure: Any = LineFigure("size", "loss", "kind")(rows)
+    written = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+    assert written == labels if labels else len(written) != len(places)
+
+
 def test_names_at_the_edge_are_muted() -> None:
     rows: list[Row] = [
         {"size": 1, "loss": 1.0, "kind": "a"},

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from rankscope.lab.experiments.experiment import Row
@@ -229,6 +230,38 @@ def write_title(axes: Any, title: str) -> None:
     """The title of a panel, which begins as a sentence does."""
     size = "medium" if axes.get_subplotspec().get_gridspec().ncols < 3 else "small"
     axes.set_title(f"{title[:1].upper()}{title[1:]}", loc="left", fontsize=size, fontweight="bold")
+
+
+# Ticks that people can read.
+
+
+_MOST_TICKS, _LONG_TICK = 7, 1000
+
+
+def number_ticks(axis: Any) -> None:
+    """Of a logarithmic axis: numbers as people write them, nearer ones for less than a decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    if low > 0 and high / low < 1e4:
+        is_short = high / low < 10
+        axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if is_short else (1, 2, 5)))
+        axis.set_major_formatter("{x:,g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def tick_places(axis: Any, places: Iterable[float]) -> None:
+    """Ticks where the points are, if these are few, short and far enough from each other."""
+    from matplotlib.ticker import NullLocator
+
+    held = sorted(set(places))
+    if not 2 <= len(held) <= _MOST_TICKS or held[-1] >= _LONG_TICK:
+        return
+    on_axis = [math.log(place) for place in held] if axis.get_scale() == "log" else held
+    gap = min(after - before for before, after in pairwise(on_axis))
+    if gap >= (on_axis[-1] - on_axis[0]) / (_MOST_TICKS + 1):
+        axis.set_ticks(held, [f"{place:.3g}" for place in held])
+        axis.set_minor_locator(NullLocator())
 
 
 def in_order(names: Iterable[str], labels: Labels) -> list[str]:

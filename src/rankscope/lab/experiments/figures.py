@@ -28,9 +28,11 @@ from rankscope.lab.experiments.figure_parts import (
     names_above,
     near_and_far,
     number_of,
+    number_ticks,
     panel_grid,
     setting_of,
     short,
+    tick_places,
     worded,
     write_title,
 )
@@ -106,6 +108,9 @@ class LineFigure:
             levels = levels_of(panel, rows, column, self.labels)
             names.draw_levels(levels, values, is_logarithmic=self.is_logarithmic_up)
             self._name_axes(axes, panel)
+            # Of shared axes the ticks are shared, too.
+            if self.is_joined and not self.shares_axis:
+                tick_places(axes.xaxis, [place for held in groups.values() for place, _ in held])
             written.append(names)
         explain_marks(figure, self._marks(panels, every, repeated))
         place_names(figure, written)
@@ -200,9 +205,9 @@ class LineFigure:
         across, up = panel.across or self.across, panel.up or self.up
         if self.is_logarithmic:
             axes.set_xscale("log")
-            _number_ticks(axes.xaxis)
+            number_ticks(axes.xaxis)
         if self.is_logarithmic_up:
-            _number_ticks(axes.yaxis)
+            number_ticks(axes.yaxis)
         axes.margins(x=0.06)
         axes.set_xlabel(worded(across, self.labels))
         if not self.shares_axis or axes.get_subplotspec().is_first_col():
@@ -265,18 +270,6 @@ def _write_above(axes: Any, name: str, points: Sequence[Point], shown: str, numb
         color=shown,
         fontsize="small",
     )
-
-
-def _number_ticks(axis: Any) -> None:
-    """Numbers as people write them, near enough to each other for less than a decade."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = sorted(axis.get_view_interval())
-    if low > 0 and high / low < 1e4:
-        is_short = high / low < 10
-        axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if is_short else (1, 2, 5)))
-        axis.set_major_formatter("{x:,g}")
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _by_place(points: Sequence[Point]) -> dict[float, list[float]]:
@@ -410,7 +403,7 @@ class DotFigure:
                     )
             axes.plot(means, places, "o", color=shown, markersize=5.5)
         if self.is_logarithmic:
-            _number_ticks(axes.xaxis)
+            number_ticks(axes.xaxis)
         if not self.shares_axis or axes.get_subplotspec().is_last_row():
             axes.set_xlabel(", ".join(worded(column, self.labels) for column in columns))
 
