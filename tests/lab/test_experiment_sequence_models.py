@@ -31,7 +31,7 @@ from rankscope.lab.experiments import (
     crossing,
 )
 from rankscope.lab.experiments.bottlenecks import SIZE, gain_rows
-from rankscope.lab.experiments.depth_width import crossing_rows
+from rankscope.lab.experiments.depth_width import SIZES, crossing_facts, crossing_rows
 from rankscope.lab.experiments.sequence_models import evenly, kept_bytes, spectrum_row
 from rankscope.networks import CPForm, MultiHead, PixelInput, TransformerShape
 from rankscope.progress import Progress
@@ -353,6 +353,27 @@ def test_without_a_change_of_places_there_is_no_crossing() -> None:
     low, high = {1.0: 0.5, 10.0: 0.4}, {1.0: 0.9, 10.0: 0.8}
     assert crossing(low, high) is None
     assert crossing(high, low) is None
+
+
+def test_the_answer_says_where_each_depth_becomes_better() -> None:
+    losses = {
+        1: [1.0, 0.9, 0.8, 0.7],
+        2: [0.9, 0.8, 0.7, 0.6],  # better everywhere
+        4: [1.0, 0.9, 0.6, 0.5],  # from between the second and the third size on
+        8: [1.5, 1.4, 1.3, 1.2],  # nowhere
+    }
+    rows: list[Row] = [
+        {"depth": depth, "in blocks": size, "test loss": loss, "seed": 0}
+        for depth, each in losses.items()
+        for size, loss in zip(SIZES, each, strict=True)
+    ]
+    (fact,) = crossing_facts(rows)
+    middle = float(f"{math.sqrt(SIZES[1] * SIZES[2]):.2g}")
+    assert fact.detail == (
+        f"2 layers against 1 at all sizes, 4 layers against 2 from {middle:,.0f} on, "
+        f"8 layers against 4 not up to {SIZES[-1]:,}"
+    )
+    assert crossing_facts(rows[:-1]) == crossing_facts([]) == []
 
 
 def test_a_crossing_back_does_not_count() -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from rankscope.auditing.depth_width_law import LEVINE
 from rankscope.lab.experiments.baselines import language_baselines
-from rankscope.lab.experiments.claims import Claims, Pair, Score
+from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Experiment, Row
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import CharacterTask, SequenceEntry, Steps
@@ -24,6 +24,7 @@ from rankscope.networks.sequence import MultiHead, TransformerShape
 # Loss for each number of parameters in blocks.
 Curve = Mapping[float, float]
 _DEPTH, _SIZE, _LOSS = "depth", "in blocks", "test loss"
+_ANSWER = "Weights in blocks from which on more layers are better"
 
 
 def crossing(shallow: Curve, deep: Curve) -> float | None:
@@ -75,6 +76,27 @@ def crossing_rows(rows: Sequence[Row]) -> list[Row]:
             }
         )
     return results
+
+
+def crossing_facts(rows: Sequence[Row]) -> list[Statement]:
+    """In one sentence: the size from which on each depth is better than the one before it."""
+    rows = [row for row in rows if _DEPTH in row and _LOSS in row]
+    depths = sorted({int(str(row[_DEPTH])) for row in rows})
+    parts = []
+    for shallow, deep in pairwise(depths):
+        means = _curve(rows, shallow), _curve(rows, deep)
+        if min(map(len, means)) < len(SIZES):
+            return []
+        parts.append(f"{deep} layers against {shallow} {_where(*means)}")
+    return [Statement(_ANSWER, Verdict.FACT, ", ".join(parts))] if parts else []
+
+
+def _where(shallow: Curve, deep: Curve) -> str:
+    size = crossing(shallow, deep)
+    if size is not None:
+        return f"from {float(f'{size:.2g}'):,.0f} on"
+    largest, difference = _differences(shallow, deep)[-1]
+    return "at all sizes" if difference <= 0 else f"not up to {largest:,.0f}"
 
 
 def _differences(shallow: Curve, deep: Curve) -> list[tuple[float, float]]:
@@ -167,6 +189,8 @@ def _claims(sizes: tuple[int, ...]) -> Claims:
             for shallow, deep in pairwise(DEPTHS)
         ),
         (LOSS,),
+        crossing_facts,
+        answer=_ANSWER,
         stopping="Three seeds of every setting, whatever they say.",
         hypothesis="More layers are worse below a size and better above it, and that size grows "
         "with depth (Levine et al. 2020).",
