@@ -238,6 +238,16 @@ _FIGURE = LineFigure(
     shares_axis=True,
 )
 
+_COLUMNS = (
+    "test accuracy",
+    "train accuracy",
+    "noise",
+    "epochs",
+    "ended by",
+    "parameters",
+    "Rademacher bound",
+    "components for 90 %",
+)
 _HYPOTHESIS = (
     "Networks with CP layers keep more accuracy under random labels than plain ones of equal size "
     "(Li et al. 2020)."
@@ -273,15 +283,7 @@ LABEL_NOISE = Experiment(
     ),
     seconds=600.0,
     seeds=3,
-    columns=(
-        "test accuracy",
-        "train accuracy",
-        "noise",
-        "epochs",
-        "ended by",
-        "parameters",
-        "Rademacher bound",
-    ),
+    columns=_COLUMNS,
     figure=_FIGURE,
     claims=Claims(
         "Do CP layers keep more accuracy than plain ones when labels are wrong?",
@@ -346,15 +348,7 @@ LABEL_NOISE_CIFAR10 = Experiment(
     quick=LABEL_NOISE.quick[:2],
     seconds=1800.0,
     seeds=3,
-    columns=(
-        "test accuracy",
-        "train accuracy",
-        "noise",
-        "epochs",
-        "ended by",
-        "parameters",
-        "components for 90 %",
-    ),
+    columns=_COLUMNS,
     figure=_FIGURE,
     claims=Claims(
         "Do CP layers keep more accuracy than plain ones when labels of CIFAR-10 are wrong?",
