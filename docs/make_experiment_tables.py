@@ -31,7 +31,6 @@ from rankscope.lab.experiments.running import (
     pack,
     read_outcome,
 )
-from rankscope.lab.experiments.statements import headline
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -143,10 +142,10 @@ def _sentence(text: str) -> str:
 
 def in_short(name: str) -> str:
     """How many comparisons of an experiment are decided, and the number of the first."""
-    experiment, folder = find_experiment(name), RESULTS / name
-    assert experiment.claims is not None, f"{name} declares what it is to decide"
-    rows = read_outcome(folder, experiment).rows if folder.is_dir() else []
-    return headline(experiment.claims, rows) if rows else "not computed yet"
+    folder = RESULTS / name
+    if not folder.is_dir():
+        return "not computed yet"
+    return read_outcome(folder, find_experiment(name)).headline
 
 
 def verdicts() -> str:

@@ -93,6 +93,20 @@ def test_nothing_is_decided_before_the_baseline_is_there_or_by_single_runs() -> 
     assert (single.verdict, single.difference, single.half_width) == (Verdict.SINGLE, -2.0, None)
 
 
+def test_nothing_is_decided_before_all_seeds_are_there() -> None:
+    pair = Pair("it", "one", "two", PLAIN)
+    rows = [*rows_of("one", [1, 1.1]), *rows_of("two", [2, 2.1, 2.2])]
+    statement = judge(pair, rows, seeds=3)
+    assert (statement.verdict, statement.seeds) == (Verdict.UNFINISHED, 2)
+    assert statement.detail == "-1 nats with 2 of 3 seeds"
+    assert judge(pair, rows, seeds=2).verdict is Verdict.DECIDED
+    claims = Claims("Which?", (pair,))
+    assert statements_of(claims, rows, seeds=3) == (statement,)
+    assert headline(claims, rows, seeds=3) == (
+        "1 not decided yet: seeds are missing. it: -1 nats with 2 of 3 seeds"
+    )
+
+
 def test_a_number_of_the_row_and_a_threshold_are_compared_with_too() -> None:
     score = Score("loss", "nats", baseline=1.5, why="a coin has")
     rows = rows_of("one", [1.0, 1.2], published=2.0)

@@ -34,7 +34,7 @@ from rankscope.lab.experiments.results import (
     require_same_manifest,
     require_same_settings,
 )
-from rankscope.lab.experiments.statements import statements_of
+from rankscope.lab.experiments.statements import headline, statements_of
 from rankscope.lab.experiments.table import Table, table_of
 from rankscope.progress import Progress, Report, ignore
 from rankscope.resumable import ResumableFolder
@@ -100,7 +100,17 @@ class Outcome:
     def statements(self) -> tuple[Statement, ...]:
         """What the finished rows support."""
         claims = self.experiment.claims
-        return () if claims is None else statements_of(claims, self.rows)
+        if claims is None:
+            return ()
+        return statements_of(claims, self.rows, seeds=self.manifest.seeds or 1)
+
+    @property
+    def headline(self) -> str:
+        """The same in one line."""
+        claims = self.experiment.claims
+        if claims is None or not self.finished:
+            return "not computed yet"
+        return headline(claims, self.rows, seeds=self.manifest.seeds or 1)
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""

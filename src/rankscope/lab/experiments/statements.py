@@ -2,7 +2,8 @@
 
 A `Pair` is a comparison that is declared with the experiment, whatever its rows turn out to be. Its
 statement has the difference, paired seed by seed, the 95 % interval over seeds, and the verdict
-that follows: decided if the interval excludes 0. A pair of which not even the better setting beats
+that follows: decided if the interval excludes 0, and all seeds that were asked for are there, so
+that nobody stops at a seed that pleases. A pair of which not even the better setting beats
 the baseline that ignores the property in question decides nothing, and neither do single runs. The
 pages show these statements as `docs/make_experiment_tables.py` renders them, and no others.
 """
@@ -15,23 +16,30 @@ from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement
 from rankscope.lab.experiments.table import Interval
 
 
-def statements_of(claims: Claims, rows: Sequence[Row]) -> tuple[Statement, ...]:
-    """Everything that the rows support: the pairs, the best of all rows, the facts."""
+def statements_of(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> tuple[Statement, ...]:
+    """Everything that the rows support: the pairs, the best of all rows, the facts.
+
+    Args:
+        claims: what is to be decided.
+        rows: that are finished.
+        seeds: how many were asked for.
+    """
     return (
-        *(judge(pair, rows) for pair in claims.pairs),
+        *(judge(pair, rows, seeds=seeds) for pair in claims.pairs),
         *(best for score in claims.scores for best in best_rows(score, rows)),
         *(() if claims.facts is None else claims.facts(rows)),
     )
 
 
-def headline(claims: Claims, rows: Sequence[Row]) -> str:
+def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
     """One line: how many pairs are decided, and the answer, or the first one that is decided.
 
     Of the decided pairs those come first that the hypothesis speaks of.
     """
-    statements = [judge(pair, rows) for pair in claims.pairs]
+    everything = statements_of(claims, rows, seeds=seeds)
+    statements = everything[: len(claims.pairs)]
     if not statements:
-        return str(next(iter(statements_of(claims, rows)), "not computed yet"))
+        return str(next(iter(everything), "not computed yet"))
     decided = [one for one in statements if one.verdict is Verdict.DECIDED]
     counts = [
         f"{sum(one.verdict is verdict for one in statements)} {verdict}"
@@ -39,7 +47,7 @@ def headline(claims: Claims, rows: Sequence[Row]) -> str:
         for verdict in Verdict
         if any(one.verdict is verdict for one in statements)
     ]
-    answers = [one for one in statements_of(claims, rows) if one.subject == claims.answer]
+    answers = [one for one in everything if one.subject == claims.answer]
     spoken = [one for one in decided if one.is_as_claimed is not None]
     shown = (answers or spoken or decided or statements)[0]
     return f"{', '.join(counts)}. {shown.subject}: {shown.detail or 'not computed yet'}"
@@ -51,26 +59,33 @@ def _as_claimed(decided: Sequence[Statement]) -> str:
     return f" ({sum(spoken)} of {len(spoken)} as claimed)" if spoken else ""
 
 
-def judge(pair: Pair, rows: Sequence[Row]) -> Statement:
-    """The statement of a pair."""
+def judge(pair: Pair, rows: Sequence[Row], *, seeds: int = 1) -> Statement:
+    """The statement of a pair, of which so many seeds were asked for."""
     score = pair.score
     first = _values(rows, pair.first, score.column)
     if pair.second.startswith(":"):
         second = _values(rows, pair.first, pair.second[1:])
     else:
         second = _values(rows, pair.second, score.column)
-    seeds = [seed for seed in first if seed in second]
-    if not seeds:
-        return Statement(pair.subject, Verdict.MISSING, "")
-    differences = [first[seed] - second[seed] for seed in seeds]
-    mean = statistics.fmean(differences)
-    if len(seeds) < 2:
-        detail = f"{mean:+.3g} {score.unit}"
-        return Statement(pair.subject, Verdict.SINGLE, detail, mean, None, 1)
+    common = [seed for seed in first if seed in second]
+    differences = [first[seed] - second[seed] for seed in common]
+    if len(common) < max(2, seeds):
+        return _too_few(pair, differences, seeds)
     best = (min if score.is_lower_better else max)(
-        statistics.fmean(one[seed] for seed in seeds) for one in (first, second)
+        statistics.fmean(one[seed] for seed in common) for one in (first, second)
     )
     return _beside(_decide(pair, differences), score, best, _baseline(score, rows))
+
+
+def _too_few(pair: Pair, differences: Sequence[float], seeds: int) -> Statement:
+    """What is known before the seeds are there that a decision needs."""
+    if not differences:
+        return Statement(pair.subject, Verdict.MISSING, "")
+    mean, count = statistics.fmean(differences), len(differences)
+    detail, verdict = f"{mean:+.3g} {pair.score.unit}", Verdict.SINGLE
+    if seeds > 1:
+        detail, verdict = f"{detail} with {count} of {seeds} seeds", Verdict.UNFINISHED
+    return Statement(pair.subject, verdict, detail, mean, None, count)
 
 
 def _beside(
