@@ -70,6 +70,22 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def lines_of(parts: Sequence[str], *, most: int = 60) -> list[str]:
+    """Parts of a list as lines of at most so many characters, as far as single ones allow.
+
+    Example:
+        >>> lines_of(["one: 1", "two: 2", "three: 3"], most=15)
+        ['one: 1, two: 2', 'three: 3']
+    """
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(part) + 2 <= most:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(part)
+    return lines
+
+
 # Level lines: baselines, and models that nothing was done to.
 
 

@@ -25,6 +25,7 @@ from rankscope.lab.experiments.figure_parts import (
     interval_mark,
     interval_of,
     levels_of,
+    lines_of,
     names_above,
     near_and_far,
     number_of,
@@ -365,17 +366,14 @@ class DotFigure:
             levels = levels_of(panel, rows, column, self.labels)
             values = [value for held in points.values() for value in held]
             near, far = near_and_far(levels, values, is_logarithmic=self.is_logarithmic)
-            below, above = (
-                ", ".join(
+            results += [(f"{name}: {short(level.mean)}", level) for name, level in near.items()]
+            for form, is_above in (("← {}", False), ("{} →", True)):
+                outside = [
                     f"{name}: {short(level.mean)}"
                     for name, level in far.items()
                     if (level.mean > max(values)) == is_above
-                )
-                for is_above in (False, True)
-            )
-            results += [(f"{name}: {short(level.mean)}", level) for name, level in near.items()]
-            results += [(f"← {below}", None)] if below else []
-            results += [(f"{above} →", None)] if above else []
+                ]
+                results += [(form.format(line), None) for line in lines_of(outside)]
         return results
 
     def _draw(self, axes: Any, drawn: Mapping[str, _Points]) -> None:
