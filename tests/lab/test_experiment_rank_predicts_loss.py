@@ -2,6 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from rankscope.errors import ExperimentError
 from rankscope.lab.experiments import (
@@ -14,7 +15,13 @@ from rankscope.lab.experiments import (
     SpectrumSettings,
     Steps,
 )
-from rankscope.lab.experiments.rank_predicts_loss import correlation_rows
+from rankscope.lab.experiments.claims import Verdict
+from rankscope.lab.experiments.rank_predicts_loss import (
+    BothSplitsEntry,
+    correlation_rows,
+    predicted,
+)
+from rankscope.lab.experiments.sequence_models import spectrum_row
 from rankscope.networks import MultiHead, TransformerShape
 
 SMALL = SpectrumSettings(num_inputs=6, num_outputs=1)
@@ -96,6 +103,36 @@ def test_correlations_are_over_settings_and_leave_pretrained_models_out() -> Non
     assert {answer["settings"] for answer in result} == {8}
     perfect = [answer for answer in result if answer["measure"] == "entanglement entropy"]
     assert [answer["correlation with loss"] for answer in perfect] == [-1.0] * 3
+
+
+def test_nothing_is_decided_before_every_model_is_there() -> None:
+    rows = [row(n, 0, entropy) for n, entropy in enumerate([0.3, 0.9, 0.1, 0.7, 0.5, 0.2, 0.8])]
+    # Models that know more than the last two characters: 2.112 nats.
+    known: list[Row] = [{**one, "test loss": 2.0 - float(str(one["epsilon rank"]))} for one in rows]
+    everything, some = predicted(known, planned=7), predicted(known, planned=8)
+    assert Verdict.DECIDED in {one.verdict for one in everything}
+    assert {one.verdict for one in some} == {Verdict.UNFINISHED}
+    assert some[0].detail.endswith("; 7 of 8 models")
+
+
+def test_both_splits_are_measured_of_the_same_outputs() -> None:
+    contexts = torch.randint(5, (6, 4), generator=torch.Generator().manual_seed(0))
+    sharp = replace(SMALL, epsilon=1e-6)
+    entry = BothSplitsEntry("other", MODEL, sharp)
+
+    def even_times_odd(tokens: torch.Tensor) -> torch.Tensor:
+        """A product over even and odd tokens, and none over the halves."""
+        values = tokens.double() + 1.0
+        even, odd = values[:, 0] + values[:, 2] ** 2, values[:, 1] * 2 + values[:, 3] ** 3
+        return (even * odd)[:, None]
+
+    found = entry.spectra(even_times_odd, contexts)
+    # The mean is taken out of the output: a product and a constant.
+    assert found["epsilon rank, interleaved"] == 2.0
+    assert float(str(found["epsilon rank"])) > 2.0
+    halves = spectrum_row(even_times_odd, contexts, sharp)
+    assert {name: found[name] for name in halves} == halves
+    assert len(found) == 2 * len(halves)
 
 
 def test_few_settings_have_no_correlations() -> None:

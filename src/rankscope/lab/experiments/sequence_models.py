@@ -131,22 +131,29 @@ def evenly(tokens: Tensor, count: int, length: int) -> Tensor:
     return tokens[starts[:, None] + torch.arange(length)]
 
 
-def spectrum_row(outputs: Outputs, inputs: Tensor, settings: SpectrumSettings) -> Row:
-    """Entanglement entropy (nats), epsilon rank and spectrum between the halves of the inputs.
+def spectrum_row(
+    outputs: Outputs,
+    inputs: Tensor,
+    settings: SpectrumSettings,
+    partition: Partition | None = None,
+) -> Row:
+    """Entanglement entropy (nats), epsilon rank and spectrum between two groups of tokens.
 
     Every output is scaled to mean 0 and standard deviation 1 on the inputs as they are, so that
     neither a constant, which is a product, nor the scale of the logits decides.
 
     Args:
         outputs: of a model in inference mode.
-        inputs: (count, tokens); the left half of the tokens against the right half.
+        inputs: (count, tokens).
         settings: what is measured.
+        partition: of the tokens; None for the left half against the right half.
 
     Raises:
         ExperimentError: if an output is the same for all inputs.
     """
+    partition = partition or Partition.left_right(inputs.shape[1])
     results = [
-        _measure_spectrum(outputs, inputs, number, settings)
+        _measure_spectrum(outputs, inputs, number, settings, partition)
         for number in range(settings.num_outputs)
     ]
     epsilons = [one.epsilon.upper for one in results if one.epsilon is not None]
@@ -161,7 +168,11 @@ def spectrum_row(outputs: Outputs, inputs: Tensor, settings: SpectrumSettings) -
 
 
 def _measure_spectrum(
-    outputs: Outputs, inputs: Tensor, number: int, settings: SpectrumSettings
+    outputs: Outputs,
+    inputs: Tensor,
+    number: int,
+    settings: SpectrumSettings,
+    partition: Partition,
 ) -> FunctionRank:
     with torch.no_grad():
         values = outputs(inputs)[:, number]
@@ -173,7 +184,7 @@ def _measure_spectrum(
         )
     return separation_rank(
         lambda tokens: (outputs(tokens)[:, number] - mean) / deviation,
-        Partition.left_right(inputs.shape[1]),
+        partition,
         inputs=inputs,
         epsilon=settings.epsilon,
         options=replace(FunctionOptions(), batch_size=512),
