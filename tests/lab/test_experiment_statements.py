@@ -103,7 +103,7 @@ def test_nothing_is_decided_before_all_seeds_are_there() -> None:
     claims = Claims("Which?", (pair,))
     assert statements_of(claims, rows, seeds=3) == (statement,)
     assert headline(claims, rows, seeds=3) == (
-        "1 not decided yet: seeds are missing. it: -1 nats with 2 of 3 seeds"
+        "1 not decided yet: rows are missing. it: -1 nats with 2 of 3 seeds"
     )
 
 

@@ -15,7 +15,7 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
     BELOW = "not decided: below the baseline"
     SINGLE = "not decided: one run each"
-    UNFINISHED = "not decided yet: seeds are missing"
+    UNFINISHED = "not decided yet: rows are missing"
     MISSING = "not computed yet"
     FACT = "computed"
 
