@@ -231,7 +231,7 @@ def filled(page: str, folder: Path = HERE) -> str:
     )
     page = _SHORT.sub(
         lambda place: (
-            f"<!-- in short: {place[1]} -->\n**In short** ({place[1]}). {in_short(place[1])}.\n"
+            f"<!-- in short: {place[1]} -->\n**In short** ({place[1]}). {in_short(place[1]).rstrip('.')}.\n"
             "<!-- end -->"
         ),
         page,
