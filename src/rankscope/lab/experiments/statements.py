@@ -47,7 +47,7 @@ def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
         for verdict in Verdict
         if any(one.verdict is verdict for one in statements)
     ]
-    answers = [one for one in everything if one.subject == claims.answer]
+    answers = [one for one in everything if decided and one.subject == claims.answer]
     spoken = [one for one in decided if one.is_as_claimed is not None]
     shown = (answers or spoken or decided or statements)[0]
     return f"{', '.join(counts)}. {shown.subject}: {shown.detail or 'not computed yet'}"
