@@ -148,6 +148,11 @@ def in_short(name: str) -> str:
     return read_outcome(folder, find_experiment(name)).headline
 
 
+def _short_place(name: str) -> str:
+    text = in_short(name).rstrip(".")
+    return f"<!-- in short: {name} -->\n**In short** ({name}). {text}.\n<!-- end -->"
+
+
 def verdicts() -> str:
     """One line for each experiment: its question, and what its rows decide."""
     lines = ["| experiment | question | decided? |", "|---|---|---|"]
@@ -229,13 +234,7 @@ def filled(page: str, folder: Path = HERE) -> str:
         lambda place: f"<!-- results: {place[1]} -->\n{results_of(place[1], folder)}<!-- end -->",
         page,
     )
-    page = _SHORT.sub(
-        lambda place: (
-            f"<!-- in short: {place[1]} -->\n**In short** ({place[1]}). {in_short(place[1]).rstrip('.')}.\n"
-            "<!-- end -->"
-        ),
-        page,
-    )
+    page = _SHORT.sub(lambda place: _short_place(place[1]), page)
     page = _TRAINING.sub(lambda _: f"<!-- training -->\n{training_speeds()}<!-- end -->", page)
     return _VERDICTS.sub(lambda _: f"<!-- verdicts -->\n{verdicts()}<!-- end -->", page)
 
