@@ -14,8 +14,8 @@ from rankscope.lab.experiments import (
     SequenceEntry,
     SpectrumSettings,
     Steps,
+    Verdict,
 )
-from rankscope.lab.experiments.claims import Verdict
 from rankscope.lab.experiments.rank_predicts_loss import (
     BothSplitsEntry,
     correlation_rows,
