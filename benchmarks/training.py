@@ -27,7 +27,7 @@ from rankscope.compression import FullPrecision, MixedPrecision
 from rankscope.compression.training.freed_memory import keep_freed_memory
 from rankscope.compression.training.recipe import Precision
 from rankscope.factorize.formats.catalogue import FORMATS
-from rankscope.lab.experiments.attention_forms import DEPTH, FASTER_FORMS, FORMS, WIDTH
+from rankscope.lab.experiments.attention_forms import DEPTH, FORMS, HEAD_SIZE, HEADS, WIDTH
 from rankscope.lab.experiments.image_workloads import RESNET32, compress_uniformly
 from rankscope.networks.catalogue import build
 from rankscope.networks.cp_networks import with_cp_layers
@@ -39,6 +39,7 @@ from rankscope.networks.sequence import (
     PixelModel,
     TransformerShape,
     TranslationModel,
+    TunableCore,
     bits_per_dimension,
 )
 from rankscope.robust.networks import ResNet9
@@ -158,6 +159,10 @@ def workloads() -> Iterator[Workload]:
     yield Workload("degree-budget: 2 layers of degree 3", degree, batch, squares, 128, 12, THIRD)
 
 
+# The tunable core computed its maps in blocks of 2 MB, and again in the backward pass.
+_EARLIER_FORMS = {**FORMS, "tunable": TunableCore(HEADS, HEAD_SIZE, max_entries=2**19)}
+
+
 def _languages() -> Iterator[Workload]:
     """Characters of depth-width, embedding-bottleneck, head-bottleneck and attention-forms."""
     draw = torch.Generator().manual_seed(0)
@@ -176,7 +181,7 @@ def _languages() -> Iterator[Workload]:
     for form in ("tunable", "cp-r-dh"):
         earlier, model = (
             LanguageModel(SYMBOLS, TransformerShape(DEPTH, WIDTH, forms[form], LENGTH))
-            for forms in (FORMS, FASTER_FORMS)
+            for forms in (_EARLIER_FORMS, FORMS)
         )
         yield Workload(
             f"characters: {form} attention {DEPTH} x {WIDTH}",

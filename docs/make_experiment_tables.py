@@ -10,7 +10,7 @@ each network in benchmarks/results/training.jsonl.
 
 Conclusions come from rows only: an interval (±) or "What it says" anywhere else on a page that
 shows results is refused, and with `--check` so is a page that is not what its rows say.
-With `--figures`, every figure is drawn again from the committed rows first.
+With `--figures`, tables, figures and statements are made again from the committed rows first.
 """
 
 import json
@@ -26,7 +26,6 @@ from rankscope.lab.experiments.running import (
     FIGURE,
     TABLE,
     Outcome,
-    draw_outcome,
     is_results_folder,
     pack,
     read_outcome,
@@ -49,15 +48,10 @@ PAGES = {
     "shallow-vs-deep": "shallow-vs-deep.md",
     "degree-budget": "degree-budget.md",
     "depth-width": "depth-width.md",
-    "depth-width-longer": "depth-width.md",
     "embedding-bottleneck": "embedding-bottleneck.md",
-    "embedding-bottleneck-longer": "embedding-bottleneck.md",
     "head-bottleneck": "head-bottleneck.md",
-    "head-bottleneck-longer": "head-bottleneck.md",
     "attention-forms": "attention-forms.md",
-    "attention-forms-longer": "attention-forms.md",
     "rank-predicts-loss": "rank-predicts-loss.md",
-    "rank-predicts-loss-longer": "rank-predicts-loss.md",
     "spectrum-predicts-loss": "rank-predicts-loss.md",
     "mixer-budget": "mixer-budget.md",
     "mixer-budget-mnist": "mixer-budget.md",
@@ -249,11 +243,11 @@ def pack_rows() -> None:
             pack(folder)
 
 
-def draw_figures() -> None:
-    """Draw the figure of every experiment that has rows."""
+def pack_again() -> None:
+    """Write what follows from the rows of every experiment once more: its code may have changed."""
     for name in PAGES:
         if is_results_folder(RESULTS / name):
-            draw_outcome(read_outcome(RESULTS / name, find_experiment(name)), RESULTS / name)
+            pack(RESULTS / name, find_experiment(name))
 
 
 def main(arguments: list[str]) -> None:
@@ -261,7 +255,7 @@ def main(arguments: list[str]) -> None:
     if "--check" not in arguments:
         pack_rows()
     if "--figures" in arguments:
-        draw_figures()
+        pack_again()
     for path in sorted([*HERE.glob("*.md"), *HERE.glob("experiments/*.md")]):
         page = path.read_text(encoding="utf-8")
         require_no_claims(page, path.name)

@@ -12,13 +12,18 @@ from rankscope.lab.experiments import (
     DenseEntry,
     DistilledEntry,
     PlannedEntry,
+    Row,
     RunContext,
     UniformEntry,
     compare,
     compress_uniformly,
     ranks_at_one_rate,
 )
-from rankscope.lab.experiments.image_compression import BASELINES, PUBLISHED
+from rankscope.lab.experiments.image_compression import (
+    BASELINES,
+    PUBLISHED,
+    beside_published,
+)
 from rankscope.lab.experiments.image_workloads import DIGITS, RESNET32, SOURCE_RECIPE
 from rankscope.networks import build
 
@@ -155,3 +160,19 @@ def test_a_network_beside_itself_keeps_everything_without_error() -> None:
     model = build("digits")
     result = compare(DIGITS, model, model)
     assert (result.kept, result.share, result.error) == (13_824, 1.0, 0.0)
+
+
+def test_rows_that_reach_the_published_number_are_named_and_the_others_measured() -> None:
+    rows: list[Row] = [
+        {"setting": "dense", "format": "dense", "published": 93.2, "accuracy": 95.0},
+        {"setting": "r-cp-10", "format": "r-cp", "published": 91.0, "accuracy": 91.5},
+        {"setting": "svd-5", "format": "svd", "published": 83.0, "accuracy": 80.0},
+        {"setting": "cp-5", "format": "cp", "published": 84.0, "accuracy": 83.5},
+        {"setting": "best-10", "format": "planned: 1 cp", "published": None, "accuracy": 99.0},
+    ]
+    (statement,) = beside_published(rows)
+    assert statement.detail == (
+        "1 of 3: reshaped CP at 10 % (+0.50); the others are 0.50 to 3.00 points below"
+    )
+    assert "not decided (one run each)" in statement.subject.lower()
+    assert beside_published(rows[-1:]) == []

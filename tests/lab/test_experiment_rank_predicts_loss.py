@@ -17,7 +17,7 @@ from rankscope.lab.experiments import (
     Verdict,
 )
 from rankscope.lab.experiments.rank_predicts_loss import (
-    BothSplitsEntry,
+    both_splits,
     correlation_rows,
     predicted,
 )
@@ -105,20 +105,35 @@ def test_correlations_are_over_settings_and_leave_pretrained_models_out() -> Non
     assert [answer["correlation with loss"] for answer in perfect] == [-1.0] * 3
 
 
-def test_nothing_is_decided_before_every_model_is_there() -> None:
+BASELINE: Row = {"setting": "baseline-3-gram", "seed": None, "test loss": 2.0}
+
+
+def beside_baseline(loss: float) -> list[Row]:
+    """Seven models with losses around a number, and what knows the last two characters."""
     rows = [row(n, 0, entropy) for n, entropy in enumerate([0.3, 0.9, 0.1, 0.7, 0.5, 0.2, 0.8])]
-    # Models that know more than the last two characters: 2.112 nats.
-    known: list[Row] = [{**one, "test loss": 2.0 - float(str(one["epsilon rank"]))} for one in rows]
-    everything, some = predicted(known, planned=7), predicted(known, planned=8)
+    shifts = [0.01 * float(str(one["epsilon rank"])) for one in rows]
+    known = zip(rows, shifts, strict=True)
+    return [BASELINE, *({**one, "test loss": loss - shift} for one, shift in known)]
+
+
+def test_nothing_is_decided_before_every_model_and_the_baseline_are_there() -> None:
+    rows = beside_baseline(1.9)
+    everything, some = predicted(rows, planned=7), predicted(rows, planned=8)
     assert Verdict.DECIDED in {one.verdict for one in everything}
     assert {one.verdict for one in some} == {Verdict.UNFINISHED}
     assert some[0].detail.endswith("; 7 of 8 models")
+    assert {one.verdict for one in predicted(rows[1:], planned=7)} == {Verdict.UNFINISHED}
+
+
+def test_models_that_know_no_more_than_two_characters_decide_nothing() -> None:
+    answers = predicted(beside_baseline(2.5), planned=7)
+    assert {one.verdict for one in answers} == {Verdict.BELOW}
+    assert answers[0].detail.endswith("; 7 of 7 models are above baseline-3-gram (2)")
 
 
 def test_both_splits_are_measured_of_the_same_outputs() -> None:
     contexts = torch.randint(5, (6, 4), generator=torch.Generator().manual_seed(0))
     sharp = replace(SMALL, epsilon=1e-6)
-    entry = BothSplitsEntry("other", MODEL, sharp)
 
     def even_times_odd(tokens: torch.Tensor) -> torch.Tensor:
         """A product over even and odd tokens, and none over the halves."""
@@ -126,7 +141,7 @@ def test_both_splits_are_measured_of_the_same_outputs() -> None:
         even, odd = values[:, 0] + values[:, 2] ** 2, values[:, 1] * 2 + values[:, 3] ** 3
         return (even * odd)[:, None]
 
-    found = entry.spectra(even_times_odd, contexts)
+    found = both_splits(even_times_odd, contexts, sharp)
     # The mean is taken out of the output: a product and a constant.
     assert found["epsilon rank, interleaved"] == 2.0
     assert float(str(found["epsilon rank"])) > 2.0

@@ -159,6 +159,7 @@ def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
         claims, facts=lambda _: (Statement("all", Verdict.FACT, "as argued"),), answer="all"
     )
     assert headline(answered, rows) == "1 decided, 1 undecided. all: as argued"
+    assert headline(replace(answered, pairs=()), rows) == "all: as argued."
 
 
 def test_a_quantity_is_compared_with_zero_over_seeds() -> None:

@@ -2,23 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from rankscope.lab.experiments.baselines import language_baselines, pixel_baselines
+from rankscope.lab.experiments.baselines import language_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
-    PixelTask,
     SearchedSteps,
     SequenceEntry,
-    SequenceTask,
     Steps,
 )
-from rankscope.lab.experiments.table import Interval
-from rankscope.networks.sequence import COLOURS, MultiHead, PixelInput, TransformerShape
+from rankscope.networks.sequence import MultiHead, TransformerShape
 from rankscope.rank.measuring import measure_rank
 from rankscope.rank.networks.self_attention import SelfAttention
 from rankscope.rank.partition import Partition
@@ -80,57 +77,6 @@ class ExactRankEntry(Entry):
         }
 
 
-# What width and what depth gain over a base model at each embedding rank.
-
-
-_SCORES = ("test loss", "bits")
-
-
-def gain_rows(rows: Sequence[Row]) -> list[Row]:
-    """How far the losses of the wide and the deep model are below the base's, by rank and seed.
-
-    Positive is better. Settings are named KIND-rank-RANK-SHAPE; others are left out.
-    """
-    scores = _scores(rows)
-    results: list[Row] = []
-    for setting in dict.fromkeys(name for name, _ in scores):
-        family, _, shape = setting.rpartition("-")
-        if shape != "base":
-            continue
-        row: Row = {"family": family}
-        for other in ("wide", "deep"):
-            gains = _gains(scores, f"{family}-base", f"{family}-{other}")
-            row[f"{other} gains"] = _text(gains)
-        deeper = _gains(scores, f"{family}-wide", f"{family}-deep")
-        row["deep over wide"] = _text(deeper)
-        results.append(row)
-    return results
-
-
-def _scores(rows: Sequence[Row]) -> dict[tuple[str, int], float]:
-    results = {}
-    for row in rows:
-        for score in _SCORES:
-            value = row.get(score)
-            if isinstance(value, float):
-                results[str(row["setting"]), int(str(row["seed"] or 0))] = value
-    return results
-
-
-def _gains(scores: dict[tuple[str, int], float], base: str, other: str) -> list[float]:
-    return [
-        value - scores[other, seed]
-        for (name, seed), value in scores.items()
-        if name == base and (other, seed) in scores
-    ]
-
-
-def _text(gains: Sequence[float]) -> str | None:
-    if len(gains) < 2:
-        return f"{gains[0]:.4g}" if gains else None
-    return str(Interval.of(gains, seeds=len(gains)))
-
-
 # `embedding-bottleneck`: does width help beyond the rank of the embedding, and does depth?
 #
 # Levine et al. (2022), Theorem 7.3: with inputs in a space of r dimensions, separation rank is
@@ -138,27 +84,20 @@ def _text(gains: Sequence[float]) -> str | None:
 
 
 RANKS = (2, 4, 8, None)
-_PIXELS = ((PixelInput.VECTOR, COLOURS), (PixelInput.TABLES, None))
 # Four times the weights of the first: by width, and by depth.
 SHAPES = {"base": (2, 32), "wide": (2, 64), "deep": (8, 32)}
 HEADS = 2
 
 
 def embedding_entries(
-    task: SequenceTask,
-    shapes: dict[str, tuple[int, int]],
-    rank: int | None,
-    num_positions: int,
-    steps: Steps,
+    task: CharacterTask, shapes: dict[str, tuple[int, int]], rank: int | None, steps: Steps
 ) -> tuple[SequenceEntry, ...]:
     """Every shape at one embedding rank."""
-    kind = "pixels" if isinstance(task, PixelTask) else "characters"
-    rank_name = "full" if rank is None else str(rank)
     return tuple(
         SequenceEntry(
-            f"{kind}-rank-{rank_name}-{name}",
+            f"characters-rank-{rank or 'full'}-{name}",
             task,
-            TransformerShape(depth, width, MultiHead(HEADS, width // HEADS), num_positions, rank),
+            TransformerShape(depth, width, MultiHead(HEADS, width // HEADS), task.length, rank),
             steps,
         )
         for name, (depth, width) in shapes.items()
@@ -166,40 +105,24 @@ def embedding_entries(
 
 
 LOSS = Score("test loss", "nats", baseline="baseline-3-gram")
-BITS = Score("bits", "bits", baseline="baseline-linear-4-neighbours")
 _QUESTIONS = (
+    ("depth instead of width", "deep", "wide"),
     ("width", "wide", "base"),
     ("depth", "deep", "base"),
-    ("depth instead of width", "deep", "wide"),
 )
 
 
-_EMBEDDING_HYPOTHESIS = (
-    "At a small embedding rank width is wasted and depth is not: of two models of equal size the "
-    "deeper one is better (Wies et al. 2021)."
-)
-
-
-def _embedding_pairs(*, has_pixels: bool) -> tuple[Pair, ...]:
+def _embedding_pairs() -> tuple[Pair, ...]:
     """What width and depth gain at each rank: the source has width gain less as it falls."""
-    groups = [
-        (f"characters-rank-{rank or 'full'}", f"characters, embedding rank {rank or 'full'}", LOSS)
-        for rank in RANKS
-    ]
-    if has_pixels:
-        groups += [
-            (f"pixels-rank-{rank or 'full'}", f"pixels, embedding rank {rank or 'full'}", BITS)
-            for _, rank in _PIXELS
-        ]
     return tuple(
         Pair(
-            f"{title}: four times the weights by {what}",
-            f"{name}-{one}",
-            f"{name}-{other}",
-            score,
-            is_claimed_better=True if other == "wide" and "full" not in name else None,
+            f"embedding rank {rank or 'full'}: four times the weights by {what}",
+            f"characters-rank-{rank or 'full'}-{one}",
+            f"characters-rank-{rank or 'full'}-{other}",
+            LOSS,
+            is_claimed_better=True if other == "wide" and rank is not None else None,
         )
-        for name, title, score in groups
+        for rank in RANKS
         for what, one, other in _QUESTIONS
     )
 
@@ -239,27 +162,26 @@ _EXACT_EMBEDDINGS: tuple[Entry, ...] = tuple(
     )
 )
 
-LONGER = SearchedSteps(3000)
+STEPS = SearchedSteps(3000)
+_TRAINED = (
+    "Trained as in depth-width, but with 3,000 batches at the best of three learning rates (1e-3, "
+    "3e-3, 1e-2), each tried for a tenth of them and judged on validation text, for every model "
+    "alike."
+)
 
 EMBEDDING_BOTTLENECK = Experiment(
     name="embedding-bottleneck",
-    title="Width and depth beyond the embedding rank: test loss (nats), bits of pixels, exact rank",
+    title="Width and depth beyond the rank of the embedding: test loss (nats) and exact rank",
     entries=(
         *language_baselines(CharacterTask()),
-        *pixel_baselines(PixelTask()),
         *(
             entry
             for rank in RANKS
-            for entry in embedding_entries(CharacterTask(), SHAPES, rank, 64, Steps(450))
-        ),
-        *(
-            entry
-            for pixels, rank in _PIXELS
-            for entry in embedding_entries(PixelTask(pixels=pixels), SHAPES, rank, 64, Steps(350))
+            for entry in embedding_entries(CharacterTask(), SHAPES, rank, STEPS)
         ),
         *_EXACT_EMBEDDINGS,
     ),
-    needs="tinyshakespeare, cifar-10-batches-bin",
+    needs="tinyshakespeare",
     quick=(
         *(
             entry
@@ -268,84 +190,39 @@ EMBEDDING_BOTTLENECK = Experiment(
                 CharacterTask("embedded", 32),
                 {"base": (1, 8), "wide": (1, 16), "deep": (4, 8)},
                 rank,
-                32,
                 Steps(50),
             )
-        ),
-        *embedding_entries(
-            PixelTask("digits"), {"base": (1, 8), "wide": (1, 16)}, COLOURS, 64, Steps(25)
         ),
         *_EXACT_EMBEDDINGS[:4],
     ),
     protocol=(
-        "Causal softmax transformers of two heads whose tokens and positions are vectors of r "
-        "numbers, times a learned matrix to the width. For each r, three shapes: two blocks of "
-        "width 32; four times the weights by width (two blocks of 64); four times by depth (eight "
-        "blocks of 32). Characters of Shakespeare, trained as in depth-width; and CIFAR-10 "
-        "averaged to 8 x 8, pixel by pixel, where a pixel is its RGB vector (r = 3) or a sum of "
-        "learned vectors of its intensities (full rank), 350 batches of 32 images, bits for each "
-        "intensity of 1,000 test images. Beside it, exact: separation ranks (almost all weights, "
-        "four tokens, interleaved halves) of softmax-free attention of one head."
+        "Causal softmax transformers of two heads on the characters of Shakespeare, whose tokens "
+        "and positions are vectors of r numbers, times a learned matrix to the width. For each r, "
+        "three shapes: two blocks of width 32; four times the weights by width (two blocks of 64); "
+        f"four times by depth (eight blocks of 32). {_TRAINED} Beside it, exact: separation ranks "
+        "(almost all weights, four tokens, interleaved halves) of softmax-free attention of one "
+        "head."
     ),
     seeds=3,
-    columns=(
-        "test loss",
-        "bits",
-        "shape",
-        "embedding rank",
-        "parameters",
-        "exact rank",
-        "rank at most",
-    ),
+    columns=("test loss", "shape", "embedding rank", "parameters", "exact rank", "rank at most"),
     figure=LineFigure(
         "embedding rank",
         "test loss",
         "shape",
-        panels=(
-            Panel("Characters of Shakespeare", "characters-.+"),
-            Panel("Pixels of CIFAR-10", "pixels-.+", up="bits"),
-        ),
+        panels=(Panel("Characters of Shakespeare", "characters-.+"),),
         labels={
             f"{depth} x {width}": f"{depth} blocks of width {width}"
             for depth, width in SHAPES.values()
         },
     ),
-    summary=gain_rows,
     claims=Claims(
         "Is width beyond the rank of the embedding wasted?",
-        _embedding_pairs(has_pixels=True),
-        (LOSS, BITS),
+        _embedding_pairs(),
+        (LOSS,),
         exact_ranks,
         stopping="Three seeds of every setting, whatever they say.",
-        hypothesis=_EMBEDDING_HYPOTHESIS,
-    ),
-)
-
-
-EMBEDDING_BOTTLENECK_LONGER = replace(
-    EMBEDDING_BOTTLENECK,
-    name="embedding-bottleneck-longer",
-    title="The same, trained past the baselines: test loss (nats) by embedding rank",
-    entries=(
-        *language_baselines(CharacterTask()),
-        *(
-            entry
-            for rank in RANKS
-            for entry in embedding_entries(CharacterTask(), SHAPES, rank, 64, LONGER)
-        ),
-    ),
-    needs="tinyshakespeare",
-    protocol=(
-        "The characters of embedding-bottleneck, with 3,000 batches at the best of three learning "
-        "rates (1e-3, 3e-3, 1e-2), each tried for a tenth of them and judged on validation "
-        "samples, for every model alike."
-    ),
-    claims=Claims(
-        "Is width beyond the rank of the embedding wasted?",
-        _embedding_pairs(has_pixels=False),
-        (LOSS,),
-        stopping="Three seeds of every setting, whatever they say.",
-        hypothesis=_EMBEDDING_HYPOTHESIS,
+        hypothesis="At a small embedding rank width is wasted and depth is not: of two models of "
+        "equal size the deeper one is better (Wies et al. 2021).",
     ),
 )
 
@@ -359,7 +236,6 @@ EMBEDDING_BOTTLENECK_LONGER = replace(
 DEPTH, SIZE = 2, 98_304  # the size of width 64 with 64 channels
 WITH_SIZE_8 = ((2, 8), (4, 8), (8, 8), (16, 8), (32, 8))  # heads, head size
 WITH_64_CHANNELS = ((64, 1), (16, 4), (2, 32), (1, 64))
-STEPS = Steps(450)
 
 
 def shape_of(heads: int, head_size: int, size: int, num_positions: int) -> TransformerShape:
@@ -388,12 +264,6 @@ def head_entries(
         )
         for heads, head_size in forms
     )
-
-
-_HEAD_HYPOTHESIS = (
-    "Channels of attention beyond the width are wasted: at equal size a model with more of them is "
-    "worse (Wies et al. 2021)."
-)
 
 
 def _head_pairs() -> tuple[Pair, ...]:
@@ -434,12 +304,12 @@ HEAD_BOTTLENECK = Experiment(
         *_EXACT_HEADS[:4],
     ),
     protocol=(
-        "Causal softmax transformers of two blocks on the characters of Shakespeare, trained as in "
-        "depth-width. Heads of size 8 give attention 16 to 256 channels, at widths such that the "
-        "matrices of both blocks keep about 98 thousand weights; 64 channels are also cut into 64, "
-        "16, 2 and 1 heads. Beside it, exact: the separation rank (for almost all weights, four "
-        "tokens, interleaved halves) of two layers of softmax-free attention of width 4 with "
-        "channels below, at and above the width, and of one head at 12 weights per matrix."
+        "Causal softmax transformers of two blocks on the characters of Shakespeare. Heads of "
+        "size 8 give attention 16 to 256 channels, at widths such that the matrices of both blocks "
+        "keep about 98 thousand weights; 64 channels are also cut into 64, 16, 2 and 1 heads. "
+        f"{_TRAINED} Beside it, exact: the separation rank (for almost all weights, four tokens, "
+        "interleaved halves) of two layers of softmax-free attention of width 4 with channels "
+        "below, at and above the width, and of one head at 12 weights per matrix."
     ),
     seeds=3,
     columns=(
@@ -472,28 +342,7 @@ HEAD_BOTTLENECK = Experiment(
         (LOSS,),
         exact_ranks,
         stopping="Three seeds of every setting, whatever they say.",
-        hypothesis=_HEAD_HYPOTHESIS,
-    ),
-)
-
-HEAD_BOTTLENECK_LONGER = replace(
-    HEAD_BOTTLENECK,
-    name="head-bottleneck-longer",
-    title="The same, trained past the baselines: test loss (nats) by heads and their size",
-    entries=(
-        *language_baselines(CharacterTask()),
-        *head_entries(CharacterTask(), (*WITH_SIZE_8, *WITH_64_CHANNELS), SIZE, LONGER),
-    ),
-    protocol=(
-        "The trained models of head-bottleneck, with 3,000 batches at the best of three learning "
-        "rates (1e-3, 3e-3, 1e-2), each tried for a tenth of them and judged on validation text, "
-        "for every model alike."
-    ),
-    claims=Claims(
-        "Is attention wider than the model wasted?",
-        _head_pairs(),
-        (LOSS,),
-        stopping="Three seeds of every setting, whatever they say.",
-        hypothesis=_HEAD_HYPOTHESIS,
+        hypothesis="Channels of attention beyond the width are wasted: at equal size a model with "
+        "more of them is worse (Wies et al. 2021).",
     ),
 )

@@ -2,7 +2,7 @@
 
     [[experiments]]
     name = "depth-width"            # see `rankscope experiment list`
-    folder = "depth-width-longer"   # below the folder of results; the name, if left out
+    folder = "depth-width-hour"     # below the folder of results; the name, if left out
     only = ["depth-8-size-48000"]   # settings or single rows; all, if left out
     seeds = 3
     minutes = 60                    # of one core for each row

@@ -255,24 +255,10 @@ _EXPERIMENTS = (
         needs="tinyshakespeare",
     ),
     ListedExperiment(
-        "depth-width-longer",
-        "depth_width",
-        "The same, trained four times as long: test loss (nats) by depth and size",
-        51,
-        needs="tinyshakespeare",
-    ),
-    ListedExperiment(
         "embedding-bottleneck",
         "bottlenecks",
-        "Width and depth beyond the embedding rank: test loss (nats), bits of pixels, exact rank",
-        70,
-        needs="tinyshakespeare, cifar-10-batches-bin",
-    ),
-    ListedExperiment(
-        "embedding-bottleneck-longer",
-        "bottlenecks",
-        "The same, trained past the baselines: test loss (nats) by embedding rank",
-        39,
+        "Width and depth beyond the rank of the embedding: test loss (nats) and exact rank",
+        49,
         needs="tinyshakespeare",
     ),
     ListedExperiment(
@@ -283,13 +269,6 @@ _EXPERIMENTS = (
         needs="tinyshakespeare",
     ),
     ListedExperiment(
-        "head-bottleneck-longer",
-        "bottlenecks",
-        "The same, trained past the baselines: test loss (nats) by heads and their size",
-        30,
-        needs="tinyshakespeare",
-    ),
-    ListedExperiment(
         "attention-forms",
         "attention_forms",
         "Forms of attention: test loss (nats), BLEU (percent), bits per intensity",
@@ -297,25 +276,11 @@ _EXPERIMENTS = (
         needs="tinyshakespeare, multi30k, cifar-10-batches-bin",
     ),
     ListedExperiment(
-        "attention-forms-longer",
-        "attention_forms",
-        "The same, trained past the baselines: test loss (nats), BLEU (percent), bits",
-        45,
-        needs="tinyshakespeare, multi30k, cifar-10-batches-bin",
-    ),
-    ListedExperiment(
         "rank-predicts-loss",
         "rank_predicts_loss",
-        "Trained language models: entanglement of the halves of their context, and test loss",
-        78,
+        "Trained language models: entanglement, epsilon rank and test loss",
+        48,
         needs="tinyshakespeare, stories260k, minilm, stsb_en",
-    ),
-    ListedExperiment(
-        "rank-predicts-loss-longer",
-        "rank_predicts_loss",
-        "The same with models beyond the baselines: entanglement, epsilon rank and test loss",
-        42,
-        needs="tinyshakespeare",
     ),
     ListedExperiment(
         "spectrum-predicts-loss",

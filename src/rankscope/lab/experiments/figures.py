@@ -51,7 +51,8 @@ class LineFigure:
         group: column that tells the lines apart, or several that do so together; none if the
             panels' expressions do.
         is_logarithmic: whether the horizontal axis is.
-        is_joined: whether the means of a group are joined by a line.
+        is_joined: whether the means of a group are joined by a line; if not, every point is a row
+            of its own, and nothing is averaged.
         panels: which settings are drawn beside each other.
         labels: names of columns, groups and baselines in words.
         dashed: ending of groups that are drawn dashed, in the colour of the group without it.
@@ -85,6 +86,8 @@ class LineFigure:
             shares_across=self.shares_axis and not any(panel.across for panel, _, _ in panels),
         )
         every = in_order((name for _, _, groups in panels for name in groups), self.labels)
+        if isinstance(self.group, str):
+            every.sort(key=self._number)
         repeated = names_above(every, [groups for _, _, groups in panels])
         if not self.is_joined:  # points have no ends to write a name beside
             repeated = set(every)
@@ -143,6 +146,11 @@ class LineFigure:
             return value if isinstance(value, str) else f"{self.group} {value}"
         return ", ".join(worded(str(row.get(column)), self.labels) for column in self.group)
 
+    def _number(self, name: str) -> float:
+        """Groups that are told apart by a number stand in its order."""
+        value = name.removeprefix(f"{self.group} ")
+        return float(value) if value.replace(".", "").isdecimal() else 0.0
+
     def _style(self, name: str, every: Sequence[str]) -> tuple[str, Literal["-", "--"]]:
         """The colour and the dashes of a group."""
         is_dashed = bool(self.dashed) and name.endswith(self.dashed)
@@ -176,8 +184,8 @@ class LineFigure:
             # Intervals at one place stand beside each other.
             step = 2.5 / 72 * (number - (len(groups) - 1) / 2) if is_crowded else 0.0
             moved = axes.transData + ScaledTranslation(step, 0, axes.figure.dpi_scale_trans)
-            means = _means(inside)
-            drawn = _draw_points(axes, inside, shown)
+            means = _means(inside) if self.is_joined else inside
+            drawn = _draw_points(axes, inside, shown) if self.is_joined else []
             drawn += axes.plot(
                 *zip(*means, strict=True),
                 f"o{dashes if self.is_joined else ''}",
@@ -229,7 +237,7 @@ class LineFigure:
                 marks.append(Mark(worded(name, self.labels), shown, linestyle=kind))
         if any(row.get("published") is not None for _, named, _ in panels for _, row in named):
             marks.append(PUBLISHED)
-        if any(
+        if self.is_joined and any(
             len(points) > len({place for place, _ in points})
             for _, _, groups in panels
             for points in groups.values()

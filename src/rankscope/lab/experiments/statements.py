@@ -38,8 +38,9 @@ def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
     """
     everything = statements_of(claims, rows, seeds=seeds)
     statements = everything[: len(claims.pairs)]
+    answers = [one for one in everything if one.subject == claims.answer]
     if not statements:
-        return str(next(iter(everything), "not computed yet"))
+        return str(next(iter(answers or everything), "not computed yet"))
     decided = [one for one in statements if one.verdict is Verdict.DECIDED]
     counts = [
         f"{sum(one.verdict is verdict for one in statements)} {verdict}"
@@ -47,9 +48,8 @@ def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
         for verdict in Verdict
         if any(one.verdict is verdict for one in statements)
     ]
-    answers = [one for one in everything if decided and one.subject == claims.answer]
     spoken = [one for one in decided if one.is_as_claimed is not None]
-    shown = (answers or spoken or decided or statements)[0]
+    shown = ((answers if decided else []) or spoken or decided or statements)[0]
     return f"{', '.join(counts)}. {shown.subject}: {shown.detail or 'not computed yet'}"
 
 
