@@ -272,7 +272,7 @@ _EXPERIMENTS = (
         "attention-forms",
         "attention_forms",
         "Forms of attention: test loss (nats), BLEU (percent), bits per intensity",
-        45,
+        39,
         needs="tinyshakespeare, multi30k, cifar-10-batches-bin",
     ),
     ListedExperiment(
