@@ -66,7 +66,10 @@ def test_an_experiment_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "reshaping", "-o", "out", "--backend", "threading"], "do not run in threads"),
         (["run", "reshaping", "-o", "out", "--backend", "slurm"], "the backend must be one of"),
         (["run", "reshaping", "-o", "out", "--jobs", "0"], "at least 1 job is needed, got 0"),
-        (["run", "nonsense", "-o", "out"], "There is no experiment 'nonsense'; choose one of"),
+        (
+            ["run", "nonsense", "-o", "out"],
+            "There is no experiment 'nonsense'. `rankscope experiment list`",
+        ),
         (["run", "reshaping"], "Missing option '--output'"),
         (["run", "reshaping", "-o", "out", "--minutes", "-1"], "more than 0 seconds, got -60"),
         (["run", "reshaping", "-o", "out", "--only", "x"], "reshaping has no entry 'x'"),

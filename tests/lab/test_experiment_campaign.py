@@ -72,7 +72,10 @@ def test_a_campaign_is_a_list_of_experiments_with_options(tmp_path: Path) -> Non
         ("", "it is empty"),
         ("name = 1", r"campaign\.toml, at top: wanted only the keys experiments"),
         ("experiments = []", "wanted at least one of .*, got none"),
-        ("[[experiments]]\nname = 'depth-with'", "no experiment 'depth-with'; choose one of "),
+        (
+            "[[experiments]]\nname = 'depth-with'",
+            "no experiment 'depth-with'. Did you mean depth-width",
+        ),
         ("[[experiments]]\nname = 'reshaping'\nhour = 2", "wanted only the keys name, folder,"),
         (
             "[[experiments]]\nname = 'reshaping'\nhours = -2.0",

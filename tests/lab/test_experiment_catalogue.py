@@ -44,7 +44,9 @@ def test_no_topic_is_listed_twice() -> None:
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(RequestError, match=r"no topic 'sofmax'; choose one of piecewise-linear, "):
         find_topic("sofmax")
-    with pytest.raises(ExperimentError, match=r"no experiment 'x'; choose one of cifar10-compr"):
+    with pytest.raises(
+        ExperimentError, match=r"no experiment 'x'. `rankscope experiment list` lists"
+    ):
         find_experiment("x")
 
 

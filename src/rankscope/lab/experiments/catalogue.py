@@ -5,6 +5,7 @@ A test compares every line with the object that it names.
 """
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -375,8 +376,10 @@ def find_experiment(name: str) -> "Experiment":
         ExperimentError: if there is none of that name.
     """
     if name not in EXPERIMENTS:
+        near = get_close_matches(name, EXPERIMENTS, n=3)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
         raise ExperimentError(
-            f"There is no experiment {name!r}; choose one of {', '.join(EXPERIMENTS)}."
+            f"There is no experiment {name!r}.{hint} `rankscope experiment list` lists the names."
         )
     module = import_module(f"rankscope.lab.experiments.{EXPERIMENTS[name].module}")
     experiment: Experiment = getattr(module, name.upper().replace("-", "_"))
