@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from rankscope.lab.experiments.catalogue import find_experiment
-from rankscope.lab.experiments.claims import Statement, Verdict
+from rankscope.lab.experiments.claims import Verdict, capitalized
 from rankscope.lab.experiments.results import MANIFEST
 from rankscope.lab.experiments.running import (
     FIGURE,
@@ -80,21 +80,23 @@ PAGES = {
 
 
 def results_of(name: str, page_folder: Path) -> str:
-    """The finished rows of an experiment as Markdown, and what is missing."""
+    """An experiment as Markdown: its figure, what it says, its rows, and what is missing."""
     folder = RESULTS / name
     outcome = read_outcome(folder, find_experiment(name)) if folder.is_dir() else None
     if outcome is None or not outcome.finished:
         return "No row has been computed yet.\n"
-    parts = [
+    parts = []
+    if (folder / FIGURE).is_file():
+        where = os.path.relpath(folder / FIGURE, page_folder)
+        parts.append(f"![{outcome.experiment.title}]({where})\n")
+    parts += _said(outcome)
+    parts += [
         table.to_markdown().split("\n", 2)[2]
         for table in (outcome.shown_table, outcome.summary)
         if table
     ]
-    if (folder / FIGURE).is_file():
-        where = os.path.relpath(folder / FIGURE, page_folder)
-        parts.append(f"![{outcome.experiment.title}]({where})\n")
     everything = os.path.relpath(folder / TABLE, page_folder)
-    return "\n".join([*parts, _note(outcome, everything), *_said(outcome)])
+    return "\n".join([*parts, _note(outcome, everything)])
 
 
 def _said(outcome: Outcome) -> list[str]:
@@ -114,31 +116,21 @@ def _said(outcome: Outcome) -> list[str]:
     if compared:
         lines += ["| comparison | result | verdict |", "|---|---|---|"]
         lines += [
-            f"| {_sentence(one.subject)} | {one.detail} | {_verdict(one)} |" for one in compared
+            f"| {capitalized(one.subject)} | {one.detail} | {one.judgement} |" for one in compared
         ]
         lines.append("")
-    lines += [f"- {_sentence(str(one))}" for one in facts]
+    lines += [f"- {capitalized(str(one))}" for one in facts]
     missing = len(outcome.statements) - len(facts) - len(compared)
     if missing:
         lines.append(f"- {missing} of {len(outcome.statements)} are not computed yet.")
     return ["\n".join(lines).rstrip() + "\n"]
 
 
-def _verdict(statement: Statement) -> str:
-    if statement.is_as_claimed is None:
-        return f"**{statement.verdict}**"
-    return f"**{statement.verdict}**, {'as' if statement.is_as_claimed else 'not as'} claimed"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
 def in_short(name: str) -> str:
-    """How many comparisons of an experiment are decided, and the number of the first."""
+    """What an experiment answers, and how many of its comparisons are decided."""
     folder = RESULTS / name
     if not folder.is_dir():
-        return "not computed yet"
+        return "Not computed yet"
     return read_outcome(folder, find_experiment(name)).headline
 
 

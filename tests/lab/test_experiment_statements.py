@@ -103,7 +103,8 @@ def test_nothing_is_decided_before_all_seeds_are_there() -> None:
     claims = Claims("Which?", (pair,))
     assert statements_of(claims, rows, seeds=3) == (statement,)
     assert headline(claims, rows, seeds=3) == (
-        "1 not decided yet: rows are missing. it: -1 nats with 2 of 3 seeds"
+        "It: -1 nats with 2 of 3 seeds: **not decided yet: rows are missing**. "
+        "In all: 1 not decided yet: rows are missing."
     )
 
 
@@ -143,7 +144,8 @@ def test_a_decided_pair_is_held_against_the_hypothesis(*, is_claimed_better: boo
         assert judge(pair, rows).is_as_claimed is None
     assert judge(below, rows).verdict is Verdict.BELOW
     line = headline(Claims("Which?", (lower, silent, open_pair)), rows)
-    assert line.startswith(f"2 decided ({int(is_claimed_better)} of 1 as claimed), 1 undecided.")
+    assert f": **decided**, {'' if is_claimed_better else 'not '}as claimed. In all: " in line
+    assert line.endswith(f"2 decided ({int(is_claimed_better)} of 1 as claimed), 1 undecided.")
 
 
 def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
@@ -151,15 +153,16 @@ def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
     rows = [*rows_of("one", [1, 1.1]), *rows_of("two", [0.0, 3.0]), *rows_of("three", [2, 2.1])]
     claims = Claims("Which?", pairs, (PLAIN,))
     line = headline(claims, rows)
-    assert line.startswith("1 decided, 1 undecided. b: -1 ± ")
+    assert line.startswith("B: -1 ± ")
+    assert line.endswith(", better: **decided**. In all: 1 decided, 1 undecided.")
     assert len(statements_of(claims, rows)) == 3
-    assert headline(claims, []).startswith("2 not computed yet")
-    assert headline(Claims("What?", facts=lambda _: ()), rows) == "not computed yet"
+    assert headline(claims, []) == "A: not computed yet. In all: 2 not computed yet."
+    assert headline(Claims("What?", facts=lambda _: ()), rows) == "Not computed yet"
     answered = replace(
         claims, facts=lambda _: (Statement("all", Verdict.FACT, "as argued"),), answer="all"
     )
-    assert headline(answered, rows) == "1 decided, 1 undecided. all: as argued"
-    assert headline(replace(answered, pairs=()), rows) == "all: as argued."
+    assert headline(answered, rows) == "All: as argued. In all: 1 decided, 1 undecided."
+    assert headline(replace(answered, pairs=()), rows) == "All: as argued."
 
 
 def test_a_quantity_is_compared_with_zero_over_seeds() -> None:

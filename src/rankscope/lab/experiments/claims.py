@@ -96,7 +96,14 @@ class Statement:
             return f"{self.subject}: {self.detail}."
         if self.verdict is Verdict.MISSING:
             return f"{self.subject}: not computed yet."
-        return f"{self.subject}: {self.detail}: **{self.verdict}**."
+        return f"{self.subject}: {self.detail}: {self.judgement}."
+
+    @property
+    def judgement(self) -> str:
+        """The verdict, and whether a decided one goes the way of the hypothesis."""
+        if self.is_as_claimed is None:
+            return f"**{self.verdict}**"
+        return f"**{self.verdict}**, {'as' if self.is_as_claimed else 'not as'} claimed"
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
@@ -109,6 +116,11 @@ class Statement:
             "seeds": self.seeds,
             "as claimed": self.is_as_claimed,
         }
+
+
+def capitalized(sentence: str) -> str:
+    """The same with a capital first letter; the others keep theirs."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 Facts = Callable[[Sequence[Row]], Sequence[Statement]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from rankscope.lab.experiments.experiment import Row
+from rankscope.lab.experiments.claims import Row, capitalized
 from rankscope.lab.experiments.table import Interval
 
 # The colours of the project's diagrams, in an order in which neighbours differ.
@@ -245,7 +245,7 @@ def panel_grid(count: int, *, shares_up: bool, shares_across: bool) -> tuple[Any
 def write_title(axes: Any, title: str) -> None:
     """The title of a panel, which begins as a sentence does."""
     size = "medium" if axes.get_subplotspec().get_gridspec().ncols < 3 else "small"
-    axes.set_title(f"{title[:1].upper()}{title[1:]}", loc="left", fontsize=size, fontweight="bold")
+    axes.set_title(capitalized(title), loc="left", fontsize=size, fontweight="bold")
 
 
 # Ticks that people can read.

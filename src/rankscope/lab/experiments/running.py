@@ -109,7 +109,7 @@ class Outcome:
         """The same in one line."""
         claims = self.experiment.claims
         if claims is None or not self.finished:
-            return "not computed yet"
+            return "Not computed yet"
         return headline(claims, self.rows, seeds=self.manifest.seeds or 1)
 
     def to_dict(self) -> dict[str, object]:

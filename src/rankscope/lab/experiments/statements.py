@@ -12,7 +12,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement, Verdict
+from rankscope.lab.experiments.claims import (
+    Claims,
+    Pair,
+    Row,
+    Score,
+    Statement,
+    Verdict,
+    capitalized,
+)
 from rankscope.lab.experiments.table import Interval
 
 
@@ -32,7 +40,7 @@ def statements_of(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> tup
 
 
 def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
-    """One line: how many pairs are decided, and the answer, or the first one that is decided.
+    """The answer, or the first pair that is decided, and how many pairs are.
 
     Of the decided pairs those come first that the hypothesis speaks of.
     """
@@ -40,23 +48,23 @@ def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
     statements = everything[: len(claims.pairs)]
     answers = [one for one in everything if one.subject == claims.answer]
     if not statements:
-        return str(next(iter(answers or everything), "not computed yet"))
+        return capitalized(str(next(iter(answers or everything), "not computed yet")))
     decided = [one for one in statements if one.verdict is Verdict.DECIDED]
+    spoken = [one for one in decided if one.is_as_claimed is not None]
+    shown = ((answers if decided else []) or spoken or decided or statements)[0]
     counts = [
         f"{sum(one.verdict is verdict for one in statements)} {verdict}"
-        f"{_as_claimed(decided) if verdict is Verdict.DECIDED else ''}"
+        f"{_as_claimed(spoken) if verdict is Verdict.DECIDED else ''}"
         for verdict in Verdict
         if any(one.verdict is verdict for one in statements)
     ]
-    spoken = [one for one in decided if one.is_as_claimed is not None]
-    shown = ((answers if decided else []) or spoken or decided or statements)[0]
-    return f"{', '.join(counts)}. {shown.subject}: {shown.detail or 'not computed yet'}"
+    return f"{capitalized(str(shown))} In all: {', '.join(counts)}."
 
 
-def _as_claimed(decided: Sequence[Statement]) -> str:
+def _as_claimed(spoken: Sequence[Statement]) -> str:
     """How many of the decided pairs that the hypothesis speaks of go its way."""
-    spoken = [one.is_as_claimed for one in decided if one.is_as_claimed is not None]
-    return f" ({sum(spoken)} of {len(spoken)} as claimed)" if spoken else ""
+    count = sum(one.is_as_claimed is True for one in spoken)
+    return f" ({count} of {len(spoken)} as claimed)" if spoken else ""
 
 
 def judge(pair: Pair, rows: Sequence[Row], *, seeds: int = 1) -> Statement:
