@@ -112,8 +112,8 @@ def _said(outcome: Outcome) -> list[str]:
         one for one in outcome.statements if one.verdict not in (Verdict.FACT, Verdict.MISSING)
     ]
     rule = (
-        " Differences are first minus second, seed by seed, with 95 % intervals, each by itself: of "
-        "twenty pairs without a difference one would be decided."
+        " Differences are first minus second, seed by seed, with 95 % intervals, each by itself: "
+        "of twenty pairs without a difference one would be decided."
     )
     lines = [f"**What it says.**{hypothesis}{stopping}{rule if claims.pairs else ''}", ""]
     if compared:
