@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,19 @@ def test_rows_are_computed_once_and_what_is_left_is_said(tmp_path: Path) -> None
     assert more.seconds_left == pytest.approx(22 * standing.seconds / 2)
     assert len(read_outcome(tmp_path / "reshaping").rows) == 2  # results.json is there meanwhile
     assert torch.get_num_threads() >= 1
+
+
+def test_a_row_is_expected_to_take_as_long_as_other_seeds_of_its_setting(tmp_path: Path) -> None:
+    two = ("order-2", "order-3")
+    campaign = Campaign((Item("tt-cp-rank", only=two, seeds=1),), tmp_path)
+    campaign.run()
+    rows = read_outcome(tmp_path / "tt-cp-rank").finished
+    seconds = {row.setting: row.seconds for row in rows}
+    (more,) = replace(campaign, items=(Item("tt-cp-rank", only=two, seeds=3),)).standings()
+    assert more.seconds_left == pytest.approx(2 * sum(seconds.values()))
+    item = Item("tt-cp-rank", only=("order-2", "order-4"), seeds=1)
+    (other,) = replace(campaign, items=(item,)).standings()
+    assert other.seconds_left == pytest.approx(seconds["order-2"])  # the mean of what is asked for
 
 
 def test_no_row_is_begun_after_the_hours(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ durations of the processor's time are used, and never the date: a clock that jum
 
 import os
 import shutil
+import statistics
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -162,9 +163,9 @@ class Standing:
         finished: rows that are there.
         total: rows that are asked for.
         seconds: of one core that the finished rows took.
-        row_seconds: what a row that is left will take: the mean of those finished, or the most that
-            it may take if there is none.
-        is_measured: whether that is a mean.
+        expected: seconds that the other rows will take: each the mean of its setting, if a seed of
+            it is finished, else that of all finished ones, else the most that it may take.
+        is_measured: whether these are means.
         is_spent: whether its hours are over.
     """
 
@@ -173,7 +174,7 @@ class Standing:
     finished: int
     total: int
     seconds: float
-    row_seconds: float
+    expected: float
     is_measured: bool
     is_spent: bool
 
@@ -185,11 +186,13 @@ class Standing:
     @property
     def seconds_left(self) -> float:
         """How long that will take, on one core."""
-        wanted = self.left * self.row_seconds
+        if not self.left:
+            return 0.0
         if self.item.hours is None:
-            return wanted
+            return self.expected
         # The last row is finished even if it ends after the hours do.
-        return min(wanted, max(self.item.hours * _HOUR - self.seconds, self.row_seconds))
+        rest = max(self.item.hours * _HOUR - self.seconds, self.expected / self.left)
+        return min(self.expected, rest)
 
     def __str__(self) -> str:
         about = "about" if self.is_measured else "at most"
@@ -298,16 +301,22 @@ class Campaign:
         _require_checkpoints(experiment, runs, most)
         folder = self._folder(item)
         seconds = finished_runs(experiment, folder, options) if is_results_folder(folder) else {}
-        wanted = [seconds[run.name] for run in runs if run.name in seconds]
-        spent = sum(wanted)
+        spent = sum(seconds.get(run.name, 0.0) for run in runs)
+        # A baseline takes seconds, however long the others may.
+        known = [
+            (run.entry.name, seconds[run.name])
+            for run in runs
+            if run.name in seconds and not isinstance(run.entry, BaselineEntry)
+        ]
+        left = [run for run in runs if run.name not in seconds]
         return Standing(
             item,
             folder,
-            len(wanted),
+            len(runs) - len(left),
             len(runs),
             spent,
-            spent / len(wanted) if wanted else most,
-            bool(wanted),
+            sum(_expected_seconds(run, known, most) for run in left),
+            bool(known),
             item.hours is not None and spent >= item.hours * _HOUR,
         )
 
@@ -320,8 +329,13 @@ class Campaign:
             )
 
 
+def _expected_seconds(run: Run, known: Sequence[tuple[str, float]], most: float) -> float:
+    """What a row will take, by the settings and seconds of finished ones."""
+    of_setting = [seconds for setting, seconds in known if setting == run.entry.name]
+    return statistics.fmean(of_setting or [seconds for _, seconds in known] or [most])
+
+
 def _require_checkpoints(experiment: Experiment, runs: Sequence[Run], seconds: float) -> None:
-    # A baseline takes seconds, however long the others may.
     long = [
         run
         for run in runs
