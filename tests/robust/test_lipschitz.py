@@ -15,6 +15,7 @@ from rankscope.errors import RobustnessError, UnsupportedModuleError
 from rankscope.factorize import FORMATS, FactorizedLinear
 from rankscope.networks import ResNet
 from rankscope.robust import (
+    BetaAbs,
     ConcatenativeSkip,
     ConvexSkip,
     GroupSort,
@@ -152,6 +153,7 @@ def test_no_jacobian_is_above_the_bound(name: str) -> None:
         (InputScaling((0.5, 0.5), (0.25, 0.5)), (2, 3, 3), 4.0),
         (MaxMin(), (4, 2, 2), 1.0),
         (GroupSort(4), (4,), 1.0),
+        (BetaAbs(), (5, 2), 1.0),
         (HouseholderActivation(4), (4,), 1.0),
         (NormPreservingPool(2), (1, 4, 4), 1.0),
         (nn.Dropout(0.5), (3,), 1.0),

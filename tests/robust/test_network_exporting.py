@@ -6,6 +6,7 @@ from torch import nn
 
 from rankscope.networks import build
 from rankscope.robust import (
+    BetaAbs,
     ConcatenativeSkip,
     ConvexSkip,
     GroupSort,
@@ -23,7 +24,7 @@ from rankscope.robust import (
 def test_all_parts_compile_as_one_graph() -> None:
     model = nn.Sequential(
         InputScaling((0.5,) * 4),
-        ConvexSkip(MaxMin()),
+        ConvexSkip(nn.Sequential(MaxMin(), BetaAbs())),
         ConcatenativeSkip(GroupSort(2)),
         NormPreservingPool(2),
         nn.Flatten(),

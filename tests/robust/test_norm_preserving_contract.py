@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.robust import (
+    BetaAbs,
     ConcatenativeSkip,
     ConvexSkip,
     GroupSort,
@@ -41,6 +42,7 @@ def mixed(channels: int) -> nn.Module:
 MAKERS: dict[str, Callable[[], nn.Module]] = {
     "MaxMin": MaxMin,
     "GroupSort": lambda: GroupSort(4),
+    "BetaAbs": lambda: BetaAbs(0.75),
     "HouseholderActivation": turned,
     "ConcatenativeSkip": lambda: ConcatenativeSkip(nn.Sequential(mixed(2), MaxMin())),
     "wider linear": lambda: flat(96, 100),
@@ -49,7 +51,14 @@ MAKERS: dict[str, Callable[[], nn.Module]] = {
     "narrower linear": lambda: flat(96, 7),
     "ConvexSkip": lambda: ConvexSkip(nn.Sequential(mixed(4), MaxMin()), mixed(4)),
 }
-KEEP_NORMS = ["MaxMin", "GroupSort", "HouseholderActivation", "ConcatenativeSkip", "wider linear"]
+KEEP_NORMS = [
+    "MaxMin",
+    "GroupSort",
+    "BetaAbs",
+    "HouseholderActivation",
+    "ConcatenativeSkip",
+    "wider linear",
+]
 KEEP_GRADIENTS = [name for name in MAKERS if name not in ("wider linear", "ConvexSkip")]
 
 

@@ -41,6 +41,7 @@ from .networks import LipConvNet as LipConvNet
 from .networks import LipschitzNetwork as LipschitzNetwork
 from .networks import ResNet9 as ResNet9
 from .networks import WideResNet as WideResNet
+from .norm_preserving import BetaAbs as BetaAbs
 from .norm_preserving import ConcatenativeSkip as ConcatenativeSkip
 from .norm_preserving import ConvexSkip as ConvexSkip
 from .norm_preserving import GroupSort as GroupSort

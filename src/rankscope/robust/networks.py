@@ -20,6 +20,7 @@ from rankscope.robust.orthogonal import OrthogonalConv2d
 
 ImageShape = tuple[int, int, int]  # channels, rows, columns
 LastLayer = Callable[[int, int], OrthogonalLinear | NormalizedLinear]
+Activation = Callable[[], nn.Module]  # of Lipschitz constant 1
 
 # Of the pixels of CIFAR-10, in 0..1.
 CIFAR10_MEANS = (0.4914, 0.4822, 0.4465)
@@ -68,16 +69,16 @@ class LipschitzNetwork(nn.Module):
         return logits
 
 
-def residual(in_channels: int, channels: int) -> nn.Sequential:
-    """Two convolutions beside a shortcut, then sorted; a 1x1 shortcut where channels change."""
+def residual(in_channels: int, channels: int, activation: Activation = MaxMin) -> nn.Sequential:
+    """Two convolutions beside a shortcut, then activated; a 1x1 shortcut where channels change."""
     inner = nn.Sequential(
         OrthogonalConv2d(in_channels, channels, 3),
-        MaxMin(),
+        activation(),
         OrthogonalConv2d(channels, channels, 3),
     )
     is_same = in_channels == channels
     shortcut = None if is_same else OrthogonalConv2d(in_channels, channels, 1, bias=False)
-    return nn.Sequential(ConvexSkip(inner, shortcut), MaxMin())
+    return nn.Sequential(ConvexSkip(inner, shortcut), activation())
 
 
 def require_sizes(who: str, image: ImageShape, multiple: int, width: int) -> None:
@@ -167,6 +168,7 @@ class ResNet9(LipschitzNetwork):
         num_classes: length of the output.
         last_layer: makes the last layer of its numbers of inputs and outputs.
         scaling: of the pixels; None for none.
+        activation: makes what stands between layers; of Lipschitz constant 1.
 
     Raises:
         SizeError: if the sizes do not fit.
@@ -183,30 +185,33 @@ class ResNet9(LipschitzNetwork):
         num_classes: int = 10,
         last_layer: LastLayer = OrthogonalLinear,
         scaling: InputScaling | None = None,
+        activation: Activation = MaxMin,
     ) -> None:
         require_sizes("ResNet9", image, 16, width)
         channels, rows, columns = image
         wide = 8 * width
         features = nn.Sequential(
-            *_convolution(channels, width),
-            *_convolution(width, 2 * width),
+            *_convolution(channels, width, activation),
+            *_convolution(width, 2 * width, activation),
             NormPreservingPool(2),
-            residual(2 * width, 2 * width),
-            *_convolution(2 * width, 4 * width),
+            residual(2 * width, 2 * width, activation),
+            *_convolution(2 * width, 4 * width, activation),
             NormPreservingPool(2),
-            *_convolution(4 * width, wide),
+            *_convolution(4 * width, wide, activation),
             NormPreservingPool(2),
-            residual(wide, wide),
+            residual(wide, wide, activation),
             NormPreservingPool(2),
             nn.Flatten(),
             OrthogonalLinear(wide * (rows // 16) * (columns // 16), wide),
-            MaxMin(),
+            activation(),
         )
         super().__init__(features, last_layer(wide, num_classes), scaling)
 
 
-def _convolution(in_channels: int, channels: int) -> tuple[nn.Module, nn.Module]:
-    return OrthogonalConv2d(in_channels, channels, 3), MaxMin()
+def _convolution(
+    in_channels: int, channels: int, activation: Activation
+) -> tuple[nn.Module, nn.Module]:
+    return OrthogonalConv2d(in_channels, channels, 3), activation()
 
 
 # --- Wide residual networks that preserve distances or shrink them --------------------------------

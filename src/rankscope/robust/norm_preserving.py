@@ -322,6 +322,52 @@ class GroupSort(nn.Module):
         return f"{self.group_size}"
 
 
+class BetaAbs(nn.Module):
+    r"""Absolute values of the first channels, a share beta of them; the others as they are.
+
+    Lipschitz constant 1. Every entry keeps its size and every gradient its norm, also at 0. With
+    beta = 1/2 and rotations by 45 degrees before and after, of each pair of channels c and
+    c + channels / 2, it is `MaxMin`, so that orthogonal layers around either express the same.
+
+    Args:
+        beta: above 0, at most 1; the number of channels is rounded down.
+
+    Example:
+        >>> BetaAbs(0.5)(torch.tensor([[-1.0, 5.0, -2.0, 4.0]]))
+        tensor([[ 1.,  5., -2.,  4.]])
+
+    Raises:
+        LayerError: if beta is not in that range, or inputs have too few channels for it.
+
+    Reference:
+        Hu, Hu & Fredrikson (2026), arXiv:2601.18513 (as recalled from its abstract and summaries).
+    """
+
+    def __init__(self, beta: float = 0.5) -> None:
+        super().__init__()
+        if not 0 < beta <= 1:
+            raise LayerError(f"BetaAbs: the share must be above 0 and at most 1, got {beta}.")
+        self.beta = beta
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(batch, channels, …) to the same."""
+        channels = inputs.shape[1] if inputs.ndim > 1 else 0
+        count = int(self.beta * channels)
+        if count == 0:
+            raise LayerError(
+                f"BetaAbs: a share of {self.beta} is no channel of inputs of shape "
+                f"{tuple(inputs.shape)}."
+            )
+        first, rest = inputs[:, :count], inputs[:, count:]
+        # Not torch.abs, whose gradient at 0 is 0.
+        signs = 1 - 2 * (first < 0).to(inputs.dtype)
+        return torch.cat([first * signs, rest], dim=1)
+
+    def extra_repr(self) -> str:
+        """Settings shown in `repr`."""
+        return f"{self.beta}"
+
+
 def halves(who: str, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """The first and the second half of the channels.
 

@@ -161,7 +161,7 @@ _EXPERIMENTS = (
         "lipschitz-cifar10",
         "lipschitz",
         "CIFAR-10: accuracy in percent, clean, attacked and certified (l2, pixels in 0..1)",
-        19,
+        22,
         needs="CIFAR-10 (binary)",
     ),
     ListedExperiment(
