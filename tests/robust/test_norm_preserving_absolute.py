@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import LayerError
-from rankscope.robust import BetaAbs, LipschitzNetwork, MaxMin, ResNet9, lipschitz_bound
+from rankscope.robust import (
+    BetaAbs,
+    Intervals,
+    LinearBounds,
+    LipschitzNetwork,
+    MaxMin,
+    ResNet9,
+    certify,
+    lipschitz_bound,
+)
 
 
 def rotated(inputs: Tensor) -> Tensor:
@@ -43,11 +52,16 @@ def test_so_many_channels_lose_their_signs(channels: int, beta: float, seed: int
     assert torch.equal(outputs[:, count:], inputs[:, count:])
 
 
-def test_gradients_pass_at_zero() -> None:
-    inputs = torch.zeros(1, 4, requires_grad=True)
-    BetaAbs()(inputs).sum().backward()
+@settings(deadline=None)
+@given(channels=st.integers(2, 9), seed=st.integers(0, 2**32))
+def test_gradients_keep_their_norms_away_from_zero(channels: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(2, channels, 3, generator=generator, dtype=torch.float64)
+    inputs.requires_grad_()
+    heights = torch.randn(inputs.shape, generator=generator, dtype=torch.float64)
+    (BetaAbs()(inputs) * heights).sum().backward()
     assert inputs.grad is not None
-    assert inputs.grad.tolist() == [[1.0] * 4]
+    torch.testing.assert_close(inputs.grad.abs(), heights.abs())
 
 
 @pytest.mark.parametrize("beta", [0.0, -0.5, 1.5, math.nan])
@@ -63,3 +77,8 @@ def test_a_network_with_absolute_values_has_constant_one() -> None:
     assert network.lipschitz_constant == 1.0
     assert not any(isinstance(module, MaxMin) for module in network.modules())
     assert lipschitz_bound(network, (3, 16, 16)).value == pytest.approx(1.0, rel=1e-6)
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0)).double()
+    labels = network(images).argmax(1)
+    for method in (Intervals(), LinearBounds()):
+        (row,) = certify(network, images, labels, [1e-7], method=method).radii
+        assert row.certified == 1.0

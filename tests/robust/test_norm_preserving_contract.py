@@ -59,7 +59,8 @@ KEEP_NORMS = [
     "ConcatenativeSkip",
     "wider linear",
 ]
-KEEP_GRADIENTS = [name for name in MAKERS if name not in ("wider linear", "ConvexSkip")]
+# torch has 0 for the derivative of an absolute value at 0.
+KEEP_GRADIENTS = [name for name in MAKERS if name not in ("BetaAbs", "wider linear", "ConvexSkip")]
 
 
 def build(name: str, seed: int) -> nn.Module:

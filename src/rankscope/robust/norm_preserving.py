@@ -325,9 +325,10 @@ class GroupSort(nn.Module):
 class BetaAbs(nn.Module):
     r"""Absolute values of the first channels, a share beta of them; the others as they are.
 
-    Lipschitz constant 1. Every entry keeps its size and every gradient its norm, also at 0. With
-    beta = 1/2 and rotations by 45 degrees before and after, of each pair of channels c and
-    c + channels / 2, it is `MaxMin`, so that orthogonal layers around either express the same.
+    Lipschitz constant 1. Every entry keeps its size, and gradients keep their norms but at 0, where
+    torch has 0 for the derivative. With beta = 1/2 and rotations by 45 degrees before and after, of
+    each pair of channels c and c + channels / 2, it is `MaxMin`, so that orthogonal layers around
+    either express the same.
 
     Args:
         beta: above 0, at most 1; the number of channels is rounded down.
@@ -358,10 +359,7 @@ class BetaAbs(nn.Module):
                 f"BetaAbs: a share of {self.beta} is no channel of inputs of shape "
                 f"{tuple(inputs.shape)}."
             )
-        first, rest = inputs[:, :count], inputs[:, count:]
-        # Not torch.abs, whose gradient at 0 is 0.
-        signs = 1 - 2 * (first < 0).to(inputs.dtype)
-        return torch.cat([first * signs, rest], dim=1)
+        return torch.cat([inputs[:, :count].abs(), inputs[:, count:]], dim=1)
 
     def extra_repr(self) -> str:
         """Settings shown in `repr`."""

@@ -57,7 +57,7 @@ from rankscope.robust.linear_maps import (
     read_scores,
     read_sums,
 )
-from rankscope.robust.norm_preserving import BetaAbs, GroupSort, HouseholderActivation, MaxMin
+from rankscope.robust.norm_preserving import GroupSort, HouseholderActivation, MaxMin
 from rankscope.robust.operator_norms import ORTHOGONAL
 from rankscope.robust.relaxations import Smooth, product, quotient
 from rankscope.robust.rounding import LIBRARY, Rounding, above
@@ -313,11 +313,6 @@ def _read_sorting(node: Node) -> TransferFunction:
     return TransferFunction("sorts entries", known_growth(1.0), Increasing())
 
 
-def _read_absolute(node: Node) -> TransferFunction:
-    del node
-    return TransferFunction("turns the signs of entries", known_growth(1.0), Unshaped())
-
-
 def _read_reflection(node: Node) -> TransferFunction:
     """A reflection, taken on the wrong side only where it moves by no more than rounding."""
     del node
@@ -339,7 +334,7 @@ def _is_taken_whole(module: nn.Module) -> bool:
     # A convolution that pads by anything but zeros is two operations, and one circle.
     if isinstance(module, (nn.Conv1d, nn.Conv2d)):
         return module.padding_mode != "zeros"
-    wholes = (*ORTHOGONAL, *FACTORIZED, *_SORTING, BetaAbs, HouseholderActivation)
+    wholes = (*ORTHOGONAL, *FACTORIZED, *_SORTING, HouseholderActivation)
     return isinstance(module, wholes)
 
 
@@ -374,7 +369,6 @@ _RULES: dict[str, Callable[[Node], TransferFunction]] = {
     **dict.fromkeys(("maximum", "minimum", "amax", "amin"), _read_extreme),
     **dict.fromkeys(("max_pool1d", "max_pool2d"), _read_max_pool),
     **{module.__name__: _read_sorting for module in _SORTING},
-    BetaAbs.__name__: _read_absolute,
     HouseholderActivation.__name__: _read_reflection,
 }
 
