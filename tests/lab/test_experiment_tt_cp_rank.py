@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from rankscope.errors import ExperimentError
 from rankscope.lab import find_experiment
 from rankscope.lab.experiments import Row, RunContext, TrainRankEntry, random_train
-from rankscope.lab.experiments.tt_cp_rank import coefficients, intervals, odd_even_rank
+from rankscope.lab.experiments.tt_cp_rank import (
+    bound_facts,
+    coefficients,
+    intervals,
+    odd_even_rank,
+)
 from rankscope.rank import TensorTrain
 
 TT_CP_RANK = find_experiment("tt-cp-rank")
@@ -90,3 +95,18 @@ def test_the_figure_shows_every_interval() -> None:
 def test_the_committed_run_goes_to_order_ten() -> None:
     orders = [entry.order for entry in TT_CP_RANK.entries if isinstance(entry, TrainRankEntry)]
     assert orders == list(range(2, 11))
+
+
+def enclosed(order: int, least: int, most: int) -> Row:
+    bound = 2 ** (order // 2) if order % 2 == 0 else None
+    return {"d": order, "q^(d/2)": bound, "CP rank at least": least, "CP rank at most": most}
+
+
+def test_the_answer_counts_trains_above_the_bound_and_orders_that_attain_it() -> None:
+    rows = [enclosed(2, 2, 2), enclosed(4, 4, 4), enclosed(4, 4, 5), enclosed(6, 7, 8)]
+    answer, *intervals = bound_facts([*rows, enclosed(5, 4, 5)])
+    assert answer.detail == (
+        "in 3 of 4 trains of even order; no more products than that were needed at order 2 and 6"
+    )
+    assert len(intervals) == 4
+    assert "order 5" in bound_facts([enclosed(5, 4, 5)])[0].subject

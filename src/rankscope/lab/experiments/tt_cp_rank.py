@@ -141,13 +141,46 @@ def intervals(rows: Sequence[Row]) -> object:
     return figure
 
 
+_ANSWER = "CP rank proved to be at least q^(d/2)"
+
+
+def bound_facts(rows: Sequence[Row]) -> list[Statement]:
+    """Whether the bound of the theorem holds, where it is the rank itself, and every interval."""
+    even = [row for row in rows if row["q^(d/2)"] is not None]
+    if not even:
+        return _enclosed(rows)
+    held = [row for row in even if _number(row, "CP rank at least") >= _number(row, "q^(d/2)")]
+    reached = [
+        order
+        for order in sorted({_number(row, "d") for row in even})
+        if all(
+            _number(row, "CP rank at most") <= _number(row, "q^(d/2)")
+            for row in even
+            if _number(row, "d") == order
+        )
+    ]
+    detail = f"in {len(held)} of {len(even)} trains of even order"
+    if reached:
+        detail += f"; no more products than that were needed at order {_joined(reached)}"
+    return [Statement(_ANSWER, Verdict.FACT, detail), *_enclosed(rows)]
+
+
+def _number(row: Row, name: str) -> int:
+    return int(str(row[name]))
+
+
+def _joined(orders: Sequence[int]) -> str:
+    *others, last = map(str, orders)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _enclosed(rows: Sequence[Row]) -> list[Statement]:
     """The interval of the CP rank of every order, and whether it is one number for all trains."""
     results = []
     for order in dict.fromkeys(int(str(row["d"])) for row in rows):
         own = [row for row in rows if row["d"] == order]
         least, most = (
-            [int(str(row[name])) for row in own] for name in ("CP rank at least", "CP rank at most")
+            [_number(row, name) for row in own] for name in ("CP rank at least", "CP rank at most")
         )
         bound = own[0]["q^(d/2)"]
         beside = "" if bound is None else f"; q^(d/2) is {bound}"
@@ -182,7 +215,8 @@ TT_CP_RANK = Experiment(
     figure=intervals,
     claims=Claims(
         "What is the CP rank of a random tensor train?",
-        facts=_enclosed,
+        facts=bound_facts,
+        answer=_ANSWER,
         hypothesis="The CP rank of almost every train with equal cores is at least q^(d/2), "
         "q = min(n, r - 1) (Alkin 2024).",
     ),
