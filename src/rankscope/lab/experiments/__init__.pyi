@@ -47,10 +47,10 @@ from .experiment import RunContext as RunContext
 from .feature_order import FeatureOrder as FeatureOrder
 from .feature_order import OrderEntry as OrderEntry
 from .feature_order import TableName as TableName
+from .figure_curves import CurveFigure as CurveFigure
+from .figure_dots import DotFigure as DotFigure
+from .figure_lines import LineFigure as LineFigure
 from .figure_parts import Panel as Panel
-from .figures import CurveFigure as CurveFigure
-from .figures import DotFigure as DotFigure
-from .figures import LineFigure as LineFigure
 from .generalization_bounds import BoundEntry as BoundEntry
 from .generalization_bounds import NonVacuousEntry as NonVacuousEntry
 from .graph_sparsification import GraphName as GraphName

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from rankscope.lab.experiments.baselines import language_baselines, pixel_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import DotFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     PixelTask,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rankscope.lab.experiments.baselines import language_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import (
     CharacterTask,
     SearchedSteps,

@@ -15,8 +15,9 @@ from rankscope.errors import ExperimentError
 from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_curves import CurveFigure
+from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import CurveFigure, DotFigure
 from rankscope.networks.batches import TensorData
 from rankscope.networks.classifiers import (
     HierarchicalClassifier,

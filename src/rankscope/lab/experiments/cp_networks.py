@@ -18,8 +18,9 @@ from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Statement, Verdict
 from rankscope.lab.experiments.classifiers import accuracy_of, percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_curves import CurveFigure
+from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_parts import Panel, worded
-from rankscope.lab.experiments.figures import CurveFigure, DotFigure
 from rankscope.networks.batches import Augmentation, PadCropFlip, TensorData
 from rankscope.networks.catalogue import BUILT_IN, build
 from rankscope.networks.cp_networks import with_cp_layers

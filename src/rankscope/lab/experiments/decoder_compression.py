@@ -34,8 +34,8 @@ from rankscope.compression.training.recipe import working_seconds
 from rankscope.lab.data.text_data import read_text
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.modes import inference
 from rankscope.networks.batches import TensorData
 from rankscope.networks.llama import BEGIN, Llama, Tokenizer, read_llama2c

@@ -29,8 +29,8 @@ from rankscope.lab.experiments.degree_tasks import (
     WaveTask,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.statements import judge
 from rankscope.lab.experiments.table import Interval
 from rankscope.networks.batches import TensorData

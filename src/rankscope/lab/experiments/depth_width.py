@@ -13,7 +13,7 @@ from rankscope.auditing.depth_width_law import LEVINE
 from rankscope.lab.experiments.baselines import language_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Experiment, Row
-from rankscope.lab.experiments.figures import LineFigure
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.sequence_models import CharacterTask, SequenceEntry, Steps
 from rankscope.networks.sequence import MultiHead, TransformerShape
 

@@ -22,8 +22,8 @@ from rankscope.lab.experiments.baselines import BaselineEntry, fitted_regression
 from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement, Verdict
 from rankscope.lab.experiments.classifiers import percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, RunContext
+from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_parts import Panel, worded
-from rankscope.lab.experiments.figures import DotFigure
 from rankscope.networks.batches import TensorData
 from rankscope.networks.classifiers import TrainClassifier
 from rankscope.networks.datasets import load_data_set

@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -240,6 +241,19 @@ def panel_grid(count: int, *, shares_up: bool, shares_across: bool) -> tuple[Any
     for axes in grid[:count]:
         axes.tick_params(labelbottom=True)
     return figure, list(grid[:count])
+
+
+def by_place(points: Sequence[Point]) -> dict[float, list[float]]:
+    """The values at every place, in the order of places."""
+    results: dict[float, list[float]] = {}
+    for place, value in sorted(points, key=lambda point: point[0]):
+        results.setdefault(place, []).append(value)
+    return results
+
+
+def means_of(points: Sequence[Point]) -> list[Point]:
+    """The mean at every place."""
+    return [(place, statistics.fmean(values)) for place, values in by_place(points).items()]
 
 
 def write_title(axes: Any, title: str) -> None:

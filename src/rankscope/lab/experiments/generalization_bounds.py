@@ -32,8 +32,9 @@ from rankscope.lab.experiments.cp_networks import (
     small_network,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_curves import CurveFigure
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel, worded
-from rankscope.lab.experiments.figures import CurveFigure, LineFigure
 from rankscope.lab.experiments.statements import sign_statement
 from rankscope.lab.experiments.table import partial_correlation
 from rankscope.networks.cp_networks import with_cp_layers

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from rankscope.lab.experiments.baselines import BaselineEntry
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.networks.datasets import load_data_set
 from rankscope.rank.graphs import Graph, from_networkx
 from rankscope.rank.sparsification import Rule, sparsify

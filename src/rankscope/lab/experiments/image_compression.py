@@ -20,8 +20,9 @@ from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_dots import DotFigure
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel, worded
-from rankscope.lab.experiments.figures import DotFigure, LineFigure
 from rankscope.lab.experiments.image_workloads import (
     DIGITS,
     END_TO_END_RECIPE,

@@ -25,8 +25,8 @@ from rankscope.lab.experiments.cp_networks import (
     WorkloadTraining,
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel, worded
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.networks.batches import TensorData
 from rankscope.networks.datasets import DataSet
 

@@ -27,8 +27,8 @@ from rankscope.lab.data.scoring import (
 from rankscope.lab.data.text_data import read_scored_pairs
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.networks.batches import Batch, TensorData
 from rankscope.networks.catalogue import build_trained
 from rankscope.networks.encoder import WordPieces

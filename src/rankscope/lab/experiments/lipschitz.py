@@ -12,8 +12,8 @@ from rankscope.compression.training.recipe import Cosine, MixedPrecision, Recipe
 from rankscope.lab.data.losses import AdversarialLoss, MarginLoss, OffsetCrossEntropy
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Experiment, Row
+from rankscope.lab.experiments.figure_curves import CurveFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import CurveFigure
 from rankscope.lab.experiments.lipschitz_rows import (
     HALF_MARGIN,
     RADII,

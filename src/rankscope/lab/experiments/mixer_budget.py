@@ -17,8 +17,8 @@ from rankscope.compression.training.recipe import Cosine, Recipe
 from rankscope.lab.experiments.baselines import ClassBaseline, class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import DotFigure
 from rankscope.lab.experiments.statements import judge
 from rankscope.networks.batches import TensorData
 from rankscope.networks.datasets import load_data_set

@@ -26,8 +26,8 @@ from rankscope.lab.experiments.bottlenecks import EMBEDDING_BOTTLENECK, HEAD_BOT
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.depth_width import DEPTH_WIDTH
 from rankscope.lab.experiments.experiment import KEPT, Entry, Experiment, Row, Run, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.sequence_models import (
     DEFAULT_SPECTRUM,
     IDENTITY,

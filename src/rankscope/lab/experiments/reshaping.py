@@ -23,8 +23,8 @@ from rankscope.factorize.formats.channel_factors import balanced_factors
 from rankscope.factorize.formats.format import Format, WeightShape
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import DotFigure
 from rankscope.progress import Progress
 
 # Kernels whose structure is known, because it was planted.

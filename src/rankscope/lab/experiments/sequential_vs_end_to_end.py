@@ -21,8 +21,8 @@ from rankscope.factorize.formats.catalogue import FORMATS
 from rankscope.lab.experiments.baselines import class_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
+from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.figures import LineFigure
 from rankscope.lab.experiments.image_workloads import (
     DIGITS,
     RESNET32,

@@ -16,7 +16,7 @@ from rankscope.lab.constructions.explicit_networks import (
 from rankscope.lab.constructions.pictures_functions import draw_regions
 from rankscope.lab.constructions.regions import product_upper_bound, regions_in_plane
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
-from rankscope.lab.experiments.figures import DotFigure
+from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.progress import Progress
 
 # Shallow networks trained to follow the sawtooth, all above the distance that is proved.
