@@ -335,6 +335,7 @@ def _title(format: str) -> str:
     return f"reshaped {plain}" if format.startswith("r-") else plain
 
 
+_MOST_NAMED = 6  # rows below the published number
 _ANSWER = "Not decided (one run each); at or above the published accuracy"
 
 
@@ -350,13 +351,18 @@ def beside_published(rows: Sequence[Row]) -> list[Statement]:
     }
     if not ahead:
         return []
-    reached = [f"{name} ({by:+.2f})" for name, by in ahead.items() if by >= 0]
-    below = [-by for by in ahead.values() if by < 0]
+    reached, below = (
+        [f"{name} ({by:+.2f})" for name, by in ahead.items() if (by >= 0) is is_reached]
+        for is_reached in (True, False)
+    )
     detail = f"{len(reached)} of {len(ahead)}"
     if reached:
         detail += f": {', '.join(reached)}"
-    if below:
-        detail += f"; the others are {min(below):.2f} to {max(below):.2f} points below"
+    if len(below) > _MOST_NAMED:
+        least, most = -max(by for by in ahead.values() if by < 0), -min(ahead.values())
+        detail += f"; the others are {least:.2f} to {most:.2f} points below"
+    elif below:
+        detail += f"; below it: {', '.join(below)}"
     return [Statement(_ANSWER, Verdict.FACT, detail)]
 
 
