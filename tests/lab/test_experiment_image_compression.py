@@ -174,8 +174,8 @@ def test_rows_that_reach_the_published_number_are_named_and_the_others_measured(
     assert statement.detail == (
         "1 of 3: reshaped CP at 10 % (+0.50); below it: SVD at 5 % (-3.00), CP at 5 % (-0.50)"
     )
-    further = ({**rows[2], "setting": f"svd-{n}", "accuracy": 70.0 + n} for n in range(10, 17))
+    further = ({**rows[2], "setting": f"svd-{n}", "accuracy": 70.0 + n / 2} for n in range(10, 17))
     (statement,) = beside_published([*rows, *further])
-    assert statement.detail.endswith("(+0.50); the others are 0.50 to 3.00 points below")
+    assert statement.detail.endswith("(+0.50); the others are 0.50 to 8.00 points below")
     assert "not decided (one run each)" in statement.subject.lower()
     assert beside_published(rows[-1:]) == []
