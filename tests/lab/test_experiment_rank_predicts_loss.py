@@ -120,6 +120,10 @@ def test_nothing_is_decided_before_every_model_and_the_baseline_are_there() -> N
     rows = beside_baseline(1.9)
     everything, some = predicted(rows, planned=7), predicted(rows, planned=8)
     assert Verdict.DECIDED in {one.verdict for one in everything}
+    for one in everything:
+        is_spoken_of = one.verdict is Verdict.DECIDED and "depth taken out" in one.subject
+        wanted = one.detail.startswith("-") if is_spoken_of else None
+        assert one.is_as_claimed is wanted, one.subject
     assert {one.verdict for one in some} == {Verdict.UNFINISHED}
     assert some[0].detail.endswith("; 7 of 8 models")
     assert {one.verdict for one in predicted(rows[1:], planned=7)} == {Verdict.UNFINISHED}

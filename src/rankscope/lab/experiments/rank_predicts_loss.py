@@ -231,6 +231,7 @@ class RankEntry(Entry):
         return path if is_same else None
 
 
+_SIZE_AND_DEPTH = "parameters in blocks, depth"
 _TRIGRAM = "baseline-3-gram"  # what knows the last two characters only
 
 
@@ -249,7 +250,7 @@ def correlation_rows(rows: Sequence[Row]) -> list[Row]:
         for name, controls in (
             ("nothing", []),
             ("parameters in blocks", sizes[:1]),
-            ("parameters in blocks, depth", sizes),
+            (_SIZE_AND_DEPTH, sizes),
         ):
             answer = partial_correlation(column[measure], column[_LOSS], controls)
             results.append(
@@ -284,7 +285,10 @@ def predicted(rows: Sequence[Row], *, planned: int) -> list[Statement]:
             verdict = Verdict.BELOW
             detail += f"; {below} of {len(losses)} models are above {_TRIGRAM} ({trigram:.4g})"
         subject = f"{row['measure']} and loss, {row['controlled for']} taken out"
-        results.append(Statement(subject, verdict, detail))
+        # The hypothesis is about models of equal size and depth.
+        is_spoken_of = verdict is Verdict.DECIDED and row["controlled for"] == _SIZE_AND_DEPTH
+        claimed = high < 0 if is_spoken_of else None
+        results.append(Statement(subject, verdict, detail, is_as_claimed=claimed))
     return results
 
 
