@@ -188,7 +188,8 @@ def test_every_network_is_trained_by_both_protocols() -> None:
     names = [entry.name for entry in CERTIFIED]
     scaled = [name.removesuffix("-scaled") for name in names if name.endswith("-scaled")]
     assert scaled == ["resnet9-8", "resnet9-8-longer"]
-    assert {*names} - {f"{name}-scaled" for name in scaled} == {*scaled, "resnet9-8-longer-abs"}
+    newer = {f"resnet9-8-longer-{parts}" for parts in ("abs", "reflector")}
+    assert {*names} - {f"{name}-scaled" for name in scaled} == {*scaled, *newer}
 
 
 @pytest.mark.slow

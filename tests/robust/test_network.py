@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.robust import (
+    BetaAbs,
+    BlockReflector,
     InputScaling,
     LipConvNet,
     LipschitzNetwork,
@@ -24,13 +26,16 @@ MAKERS: dict[str, Callable[[], LipschitzNetwork]] = {
     "scaled ResNet9": lambda: ResNet9(
         IMAGE, width=2, last_layer=NormalizedLinear, scaling=InputScaling((0.5, 0.4), (0.25, 0.5))
     ),
+    "ResNet9 of newer parts": lambda: ResNet9(
+        IMAGE, width=2, num_classes=3, activation=BetaAbs, parametrization=BlockReflector()
+    ),
     "WideResNet": lambda: WideResNet(10, 1, image=IMAGE, num_classes=5),
     "LipConvNet": lambda: LipConvNet(8, width=2, num_blocks=4, image=IMAGE),
     "orthogonal LipConvNet": lambda: LipConvNet(
         3, width=2, num_blocks=3, image=IMAGE, last_layer=OrthogonalLinear
     ),
 }
-CONSTANT_ONE = ["ResNet9", "WideResNet", "orthogonal LipConvNet"]
+CONSTANT_ONE = ["ResNet9", "ResNet9 of newer parts", "WideResNet", "orthogonal LipConvNet"]
 
 
 def moved(name: str, seed: int) -> LipschitzNetwork:

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rankscope.errors import LayerError
-from rankscope.robust import Cayley, Householder, MatrixExponential, OrthogonalLinear
+from rankscope.robust import (
+    BlockReflector,
+    Cayley,
+    Householder,
+    MatrixExponential,
+    OrthogonalLinear,
+    Parametrization,
+)
+
+PARAMETRIZATIONS = [Cayley(), BlockReflector(), MatrixExponential(), Householder()]
 
 
 def moved(layer: OrthogonalLinear, seed: int = 0) -> OrthogonalLinear:
@@ -23,11 +32,11 @@ def moved(layer: OrthogonalLinear, seed: int = 0) -> OrthogonalLinear:
 @settings(deadline=None, max_examples=60)
 @given(
     sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    parametrization=st.sampled_from([Cayley(), MatrixExponential(), Householder()]),
+    parametrization=st.sampled_from(PARAMETRIZATIONS),
     seed=st.integers(0, 2**32),
 )
 def test_all_singular_values_are_one(
-    sizes: tuple[int, int], parametrization: Cayley | MatrixExponential | Householder, seed: int
+    sizes: tuple[int, int], parametrization: Parametrization, seed: int
 ) -> None:
     layer = moved(OrthogonalLinear(*sizes, parametrization=parametrization), seed)
     weight = layer.weight()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rankscope.errors import LayerError
 from rankscope.robust import (
+    BlockReflector,
     Cayley,
     Householder,
     Identity,
@@ -21,6 +22,7 @@ from rankscope.robust import (
     Uniform,
 )
 
+PARAMETRIZATIONS = [Cayley(), BlockReflector(), MatrixExponential(), Householder()]
 LAYERS: dict[tuple[int, bool], type[nn.Module]] = {
     (1, False): OrthogonalConv1d,
     (2, False): OrthogonalConv2d,
@@ -58,7 +60,7 @@ def test_all_singular_values_are_one(data: st.DataObject) -> None:
     dilation = tuple(1 if s > 1 else data.draw(st.integers(1, 2)) for s in stride)
     groups = data.draw(st.integers(1, 2))
     channels = [groups * data.draw(st.integers(1, 5)) for _ in range(2)]
-    chosen = data.draw(st.sampled_from([Cayley(), MatrixExponential(), Householder()]))
+    chosen = data.draw(st.sampled_from(PARAMETRIZATIONS))
     layer = moved(
         LAYERS[axes, is_transposed](
             *channels,

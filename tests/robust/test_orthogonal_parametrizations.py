@@ -3,9 +3,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.robust import Cayley, Householder, MatrixExponential, Parametrization
+from rankscope.robust import (
+    BlockReflector,
+    Cayley,
+    Householder,
+    MatrixExponential,
+    OrthogonalConv2d,
+    Parametrization,
+)
 
-ALL = [Cayley(), MatrixExponential(), Householder()]
+ALL = [Cayley(), BlockReflector(), MatrixExponential(), Householder()]
 
 
 @pytest.mark.parametrize("chosen", ALL)
@@ -42,3 +49,60 @@ def test_the_short_form_of_a_cayley_frame_is_the_transform_of_the_whole_matrix()
     whole = torch.zeros(7, 7, dtype=torch.float64)
     whole[3:, :3] = free
     torch.testing.assert_close(Cayley().frame(free), Cayley().rotation(whole)[:, :3])
+
+
+def reflection(basis: torch.Tensor) -> torch.Tensor:
+    """I - 2 V (V^T V)^-1 V^T."""
+    inverse = torch.linalg.inv(basis.mT @ basis)
+    result: torch.Tensor = torch.eye(len(basis), dtype=basis.dtype) - 2 * basis @ inverse @ basis.mT
+    return result
+
+
+@given(st.integers(0, 9), st.integers(0, 99))
+def test_a_block_reflector_is_a_reflection_with_the_first_columns_turned(
+    size: int, seed: int
+) -> None:
+    """Lai et al. (2025): symmetric, and half of the coordinates are turned round."""
+    half = size // 2
+    free = torch.randn(
+        size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    rotation = BlockReflector().rotation(free)
+    turned = torch.cat([-rotation[:, :half], rotation[:, half:]], dim=1)
+    torch.testing.assert_close(turned, turned.mT)
+    torch.testing.assert_close(turned @ turned, torch.eye(size, dtype=torch.float64))
+    assert round(float(turned.trace())) == size - 2 * half
+    basis = torch.cat([torch.eye(half, dtype=torch.float64), free[half:, :half] / 2])
+    torch.testing.assert_close(turned, reflection(basis))
+
+
+@given(st.integers(0, 9), st.integers(0, 99))
+def test_block_reflectors_are_the_cayley_transforms_that_join_two_halves_only(
+    size: int, seed: int
+) -> None:
+    half = size // 2
+    free = torch.randn(
+        size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    joining = torch.zeros_like(free)
+    joining[half:, :half] = free[half:, :half]
+    torch.testing.assert_close(BlockReflector().rotation(free), Cayley().rotation(joining))
+
+
+def test_the_frames_of_cayley_are_columns_of_a_block_reflector() -> None:
+    free = torch.randn(4, 3, dtype=torch.float64)
+    basis = torch.cat([torch.eye(3, dtype=torch.float64), free / 2])
+    torch.testing.assert_close(Cayley().frame(free), -reflection(basis)[:, :3])
+
+
+def test_channels_that_are_shifted_by_a_pixel_are_a_factor_with_a_fixed_frame() -> None:
+    """Hu et al. (2026) shift channels between 1 x 1 convolutions: a kernel that ours can have."""
+    layer = OrthogonalConv2d(4, 4, (1, 2), bias=False).double().eval()
+    (system,) = layer.kernel.systems
+    identity = torch.eye(4, dtype=torch.float64)
+    system.get_buffer("rotation_start").copy_(identity[None])
+    system.get_buffer("frame_starts").copy_(identity[None, None])
+    images = torch.randn(2, 4, 3, 5, dtype=torch.float64)
+    shifted = torch.cat([images[:, :2], images[:, 2:].roll(-1, dims=3)], dim=1)
+    moved = layer(images)
+    assert any(torch.allclose(moved, shifted.roll(shift, dims=3)) for shift in range(-1, 2))

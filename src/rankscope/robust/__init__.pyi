@@ -64,6 +64,7 @@ from .orthogonal import OrthogonalConv2d as OrthogonalConv2d
 from .orthogonal import OrthogonalConvTranspose1d as OrthogonalConvTranspose1d
 from .orthogonal import OrthogonalConvTranspose2d as OrthogonalConvTranspose2d
 from .orthogonalizing import orthogonalize as orthogonalize
+from .paraunitary import BlockReflector as BlockReflector
 from .paraunitary import Cayley as Cayley
 from .paraunitary import Householder as Householder
 from .paraunitary import Identity as Identity

@@ -1,6 +1,7 @@
 """1-Lipschitz networks: no layer increases the distance between two inputs."""
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from rankscope.robust.norm_preserving import (
     OrthogonalLinear,
 )
 from rankscope.robust.orthogonal import OrthogonalConv2d
+from rankscope.robust.paraunitary import Cayley, Parametrization
 
 # --- What networks of norm-preserving parts have in common ----------------------------------------
 
@@ -21,6 +23,9 @@ from rankscope.robust.orthogonal import OrthogonalConv2d
 ImageShape = tuple[int, int, int]  # channels, rows, columns
 LastLayer = Callable[[int, int], OrthogonalLinear | NormalizedLinear]
 Activation = Callable[[], nn.Module]  # of Lipschitz constant 1
+Convolution = Callable[..., OrthogonalConv2d]  # of channels in and out and the kernel's size
+
+_CAYLEY = Cayley()
 
 # Of the pixels of CIFAR-10, in 0..1.
 CIFAR10_MEANS = (0.4914, 0.4822, 0.4465)
@@ -69,15 +74,20 @@ class LipschitzNetwork(nn.Module):
         return logits
 
 
-def residual(in_channels: int, channels: int, activation: Activation = MaxMin) -> nn.Sequential:
+def residual(
+    in_channels: int,
+    channels: int,
+    activation: Activation = MaxMin,
+    convolution: Convolution = OrthogonalConv2d,
+) -> nn.Sequential:
     """Two convolutions beside a shortcut, then activated; a 1x1 shortcut where channels change."""
     inner = nn.Sequential(
-        OrthogonalConv2d(in_channels, channels, 3),
+        convolution(in_channels, channels, 3),
         activation(),
-        OrthogonalConv2d(channels, channels, 3),
+        convolution(channels, channels, 3),
     )
     is_same = in_channels == channels
-    shortcut = None if is_same else OrthogonalConv2d(in_channels, channels, 1, bias=False)
+    shortcut = None if is_same else convolution(in_channels, channels, 1, bias=False)
     return nn.Sequential(ConvexSkip(inner, shortcut), activation())
 
 
@@ -169,6 +179,7 @@ class ResNet9(LipschitzNetwork):
         last_layer: makes the last layer of its numbers of inputs and outputs.
         scaling: of the pixels; None for none.
         activation: makes what stands between layers; of Lipschitz constant 1.
+        parametrization: of the convolutions and of the linear layer behind them.
 
     Raises:
         SizeError: if the sizes do not fit.
@@ -177,7 +188,7 @@ class ResNet9(LipschitzNetwork):
         Su, Byeon & Huang (2022), arXiv:2106.09121 (the network; as read in its code).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a network, all by name
         self,
         image: ImageShape = (3, 32, 32),
         *,
@@ -186,32 +197,33 @@ class ResNet9(LipschitzNetwork):
         last_layer: LastLayer = OrthogonalLinear,
         scaling: InputScaling | None = None,
         activation: Activation = MaxMin,
+        parametrization: Parametrization = _CAYLEY,
     ) -> None:
         require_sizes("ResNet9", image, 16, width)
         channels, rows, columns = image
         wide = 8 * width
+        convolution = partial(OrthogonalConv2d, parametrization=parametrization)
+        flat = wide * (rows // 16) * (columns // 16)
         features = nn.Sequential(
-            *_convolution(channels, width, activation),
-            *_convolution(width, 2 * width, activation),
+            convolution(channels, width, 3),
+            activation(),
+            convolution(width, 2 * width, 3),
+            activation(),
             NormPreservingPool(2),
-            residual(2 * width, 2 * width, activation),
-            *_convolution(2 * width, 4 * width, activation),
+            residual(2 * width, 2 * width, activation, convolution),
+            convolution(2 * width, 4 * width, 3),
+            activation(),
             NormPreservingPool(2),
-            *_convolution(4 * width, wide, activation),
+            convolution(4 * width, wide, 3),
+            activation(),
             NormPreservingPool(2),
-            residual(wide, wide, activation),
+            residual(wide, wide, activation, convolution),
             NormPreservingPool(2),
             nn.Flatten(),
-            OrthogonalLinear(wide * (rows // 16) * (columns // 16), wide),
+            OrthogonalLinear(flat, wide, parametrization=parametrization),
             activation(),
         )
         super().__init__(features, last_layer(wide, num_classes), scaling)
-
-
-def _convolution(
-    in_channels: int, channels: int, activation: Activation
-) -> tuple[nn.Module, nn.Module]:
-    return OrthogonalConv2d(in_channels, channels, 3), activation()
 
 
 # --- Wide residual networks that preserve distances or shrink them --------------------------------

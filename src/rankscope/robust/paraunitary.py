@@ -202,7 +202,7 @@ class Parametrization(ABC):
 
 @dataclass(frozen=True)
 class Cayley(Parametrization):
-    r"""The Cayley transform :math:`(I - S/2)^{-1} (I + S/2)`, the fastest of the three.
+    r"""The Cayley transform :math:`(I - S/2)^{-1} (I + S/2)`.
 
     A frame needs no more than an inverse as large as its number of columns: with
     :math:`M = I + X^T X / 4` it is :math:`(2 M^{-1} - I;\; X M^{-1})`.
@@ -218,6 +218,31 @@ class Cayley(Parametrization):
         identity = torch.eye(free.shape[-1], dtype=free.dtype, device=free.device)
         inverse = torch.linalg.inv(identity + free.mT @ free / 4)
         return torch.cat([2 * inverse - identity, free @ inverse], dim=-2)
+
+
+@dataclass(frozen=True)
+class BlockReflector(Cayley):
+    r"""One reflection about half of the coordinates, :math:`I - 2 V (V^T V)^{-1} V^T`.
+
+    With :math:`V = (I; X/2)`, and the signs of the first columns turned, this is the Cayley
+    transform of those matrices that only join the two halves: :math:`n^2/4` free numbers instead of
+    :math:`n(n-1)/2`, and an inverse half as large. Frames are those of `Cayley`, which are
+    reflections already.
+
+    Reference:
+        Lai, Huang, Kung & Chen (2025), arXiv:2505.15174 (there with a matrix for each frequency).
+    """
+
+    def rotation(self, free: Tensor) -> Tensor:
+        size = free.shape[-1]
+        half = size // 2
+        identity = torch.eye(size, dtype=free.dtype, device=free.device)
+        start = identity[:half, :half].expand(*free.shape[:-2], half, half)
+        basis = torch.cat([start, free[..., half:, :half] / 2], dim=-2)
+        projection = basis @ torch.linalg.inv(basis.mT @ basis) @ basis.mT
+        turned = torch.where(torch.arange(size, device=free.device) < half, -1.0, 1.0)
+        rotation: Tensor = (identity - 2 * projection) * turned.to(free.dtype)
+        return rotation
 
 
 @dataclass(frozen=True)

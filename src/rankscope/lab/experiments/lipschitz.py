@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 from torch import nn
 
@@ -35,8 +36,9 @@ from rankscope.robust.networks import (
     ResNet9,
     WideResNet,
 )
-from rankscope.robust.norm_preserving import BetaAbs, InputScaling, MaxMin
+from rankscope.robust.norm_preserving import BetaAbs, InputScaling
 from rankscope.robust.norms import L2
+from rankscope.robust.paraunitary import BlockReflector
 
 # What the rows are to decide.
 
@@ -113,6 +115,7 @@ _TITLES = {
     "resnet9-8-longer": "ResNet-9, longer",
     "resnet9-8-longer-scaled": "ResNet-9, longer, scaled",
     "resnet9-8-longer-abs": "ResNet-9, longer, β-Abs",
+    "resnet9-8-longer-reflector": "ResNet-9, longer, reflectors",
     "resnet9-32": "ResNet-9 of width 32",
     "resnet9-32-half-radius": "The same, loss chosen at 18/255",
     "usual": "Usual network",
@@ -290,17 +293,21 @@ def usual_network() -> nn.Module:
     )
 
 
-def _resnet9(
-    *, is_scaled: bool, is_longer: bool = False, has_absolute: bool = False
-) -> LipschitzEntry:
+# What the field has proposed since, in place of sorted pairs and of the Cayley transform.
+_NEWER_PARTS: dict[str, dict[str, Any]] = {
+    "": {},
+    "-abs": {"activation": BetaAbs},
+    "-reflector": {"parametrization": BlockReflector()},
+}
+
+
+def _resnet9(*, is_scaled: bool, is_longer: bool = False, parts: str = "") -> LipschitzEntry:
     """Published numbers stand beside rows of the published protocol only."""
-    activation = BetaAbs if has_absolute else MaxMin
 
     def build() -> LipschitzNetwork:
-        return ResNet9(width=8, scaling=scaling(is_scaled=is_scaled), activation=activation)
+        return ResNet9(width=8, scaling=scaling(is_scaled=is_scaled), **_NEWER_PARTS[parts])
 
-    network = "resnet9-8-longer" if is_longer else "resnet9-8"
-    network += "-abs" if has_absolute else ""
+    network = ("resnet9-8-longer" if is_longer else "resnet9-8") + parts
     recipe = replace(_CERTIFIED, epochs=6, max_samples=LONGER) if is_longer else _CERTIFIED
     name = _network_title(network, is_scaled=is_scaled)
     return LipschitzEntry(
@@ -345,7 +352,8 @@ LIPSCHITZ_CIFAR10 = Experiment(
         _resnet9(is_scaled=False),
         _resnet9(is_scaled=True, is_longer=True),
         _resnet9(is_scaled=False, is_longer=True),
-        _resnet9(is_scaled=False, is_longer=True, has_absolute=True),
+        _resnet9(is_scaled=False, is_longer=True, parts="-abs"),
+        _resnet9(is_scaled=False, is_longer=True, parts="-reflector"),
         *_usual_entries(),
     ),
     needs="CIFAR-10 (binary)",
@@ -361,7 +369,8 @@ LIPSCHITZ_CIFAR10 = Experiment(
         "are trained in float32; certified, attacked and clean are those of the same weights in "
         "float64. Rows that end in -scaled divide pixels by their deviations, as the source did; "
         "the others only subtract means. The row that ends in -abs takes absolute values of half "
-        "of the channels between layers (Hu et al., 2026) where the others sort pairs."
+        "of the channels between layers (Hu et al., 2026) where the others sort pairs; the one "
+        "that ends in -reflector has block reflectors (Lai et al., 2025) for Cayley transforms."
     ),
     seeds=3,
     claims=Claims(
@@ -383,11 +392,10 @@ LIPSCHITZ_CIFAR10 = Experiment(
                 )
             ),
             *(
-                _on_cifar10(
-                    "absolute values against sorted pairs",
-                    "resnet9-8-longer-abs",
-                    "resnet9-8-longer",
-                    column,
+                _on_cifar10(subject, f"resnet9-8-longer-{parts}", "resnet9-8-longer", column)
+                for subject, parts in (
+                    ("absolute values against sorted pairs", "abs"),
+                    ("block reflectors against Cayley transforms", "reflector"),
                 )
                 for column in ("certified 36/255", "clean")
             ),
