@@ -47,7 +47,7 @@ def matrix_of(layer: ReferenceConvolution) -> Tensor:
     return outputs.T
 
 
-@pytest.mark.parametrize(("name", "tolerance"), [("Cayley", 1e-12), ("SOC", 1e-8)])
+@pytest.mark.parametrize(("name", "tolerance"), [("Cayley", 1e-12), ("BRO", 1e-12), ("SOC", 1e-8)])
 def test_orthogonal_references_have_singular_values_one(name: str, tolerance: float) -> None:
     values = torch.linalg.svdvals(matrix_of(build(name)))
     torch.testing.assert_close(values, torch.ones_like(values), rtol=0, atol=tolerance)
@@ -130,7 +130,7 @@ def row_of(layer: str, folder: Path) -> Row:
     return entry.run(RunContext(folder, None, 60.0))
 
 
-@pytest.mark.parametrize("layer", ["ours", "Cayley", "SOC"])
+@pytest.mark.parametrize("layer", ["ours", "Cayley", "BRO", "SOC"])
 def test_orthogonal_layers_keep_norms_and_gradients(layer: str, tmp_path: Path) -> None:
     row = row_of(layer, tmp_path)
     # float32 holds 7 digits, and a sum of squares loses part of one.

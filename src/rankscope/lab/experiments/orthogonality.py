@@ -7,7 +7,7 @@ Some layers are also measured in float64, and after a thousand steps of training
 Reference:
     Su, Byeon & Huang (2022), arXiv:2106.09121; ratios as in the talk's table.
 
-Beside ours, four other ways to make a convolution that stretches nothing, small and written here.
+Beside ours, seven other ways to make a convolution that stretches nothing, small and written here.
 """
 
 import math
@@ -153,22 +153,48 @@ class BlockConvolutions(ReferenceConvolution):
         return self.convolve(inputs, kernel)
 
 
-class FrequencyCayley(ReferenceConvolution):
-    """Cayley: one orthogonal matrix for each frequency; the kernel is as large as the image.
+class FrequencyMatrices(ReferenceConvolution):
+    """One unitary matrix for each frequency: the kernel is as large as the image."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Images to images."""
+        symbol = torch.fft.rfft2(self.free, s=(self.size, self.size)).permute(2, 3, 0, 1)
+        waves = torch.einsum("hwts,bshw->bthw", self.unitary(symbol), torch.fft.rfft2(inputs))
+        images: Tensor = torch.fft.irfft2(waves, s=(self.size, self.size))
+        return images
+
+    @abstractmethod
+    def unitary(self, symbol: Tensor) -> Tensor:
+        """The matrices (rows, columns, out, in) from those of the free kernel."""
+
+
+class FrequencyCayley(FrequencyMatrices):
+    """Cayley: the Cayley transform at each frequency.
 
     Reference:
         Trockman & Kolter (2021), arXiv:2104.07167.
     """
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Images to images."""
-        symbol = torch.fft.rfft2(self.free, s=(self.size, self.size)).permute(2, 3, 0, 1)
+    def unitary(self, symbol: Tensor) -> Tensor:
+        """The transform of what is skew in a matrix."""
         skew = symbol - symbol.mH
         identity = torch.eye(self.channels, dtype=symbol.dtype)
-        unitary = torch.linalg.solve(identity + skew, identity - skew)
-        waves = torch.einsum("hwts,bshw->bthw", unitary, torch.fft.rfft2(inputs))
-        images: Tensor = torch.fft.irfft2(waves, s=(self.size, self.size))
-        return images
+        unitary: Tensor = torch.linalg.solve(identity + skew, identity - skew)
+        return unitary
+
+
+class FrequencyReflector(FrequencyMatrices):
+    """BRO: a reflection about half as many directions as channels at each frequency.
+
+    Reference:
+        Lai, Huang, Kung & Chen (2025), arXiv:2505.15174.
+    """
+
+    def unitary(self, symbol: Tensor) -> Tensor:
+        """I - 2 V (V* V)^-1 V* with the first half of the columns as V."""
+        basis = symbol[..., : self.channels // 2]
+        projection: Tensor = basis @ torch.linalg.solve(basis.mH @ basis, basis.mH)
+        return torch.eye(self.channels, dtype=symbol.dtype) - 2 * projection
 
 
 class ConvolutionExponential(ReferenceConvolution):
@@ -223,6 +249,7 @@ def bjorck(matrices: Tensor, steps: int) -> Tensor:
 
 REFERENCES: dict[str, type[ReferenceConvolution]] = {
     "Cayley": FrequencyCayley,
+    "BRO": FrequencyReflector,
     "BCOP": BlockConvolutions,
     "SOC": ConvolutionExponential,
     "SVCM": ClippedAndMasked,
