@@ -296,8 +296,9 @@ def test_a_disk_that_fills_up_while_a_row_is_written_loses_no_other(
 def test_the_command_says_what_is_left_and_computes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = f"[[experiments]]\nname = 'reshaping'\nonly = ['{ROW}']"
-    file = str(write(tmp_path / "campaign.toml", text))
+    text = f"[[experiments]]\nname = 'reshaping'\nonly = ['{ROW}']\n"
+    # Named twice, once for some of its time: the row is still one.
+    file = str(write(tmp_path / "campaign.toml", f"{text}hours = 0.1\n{text}"))
     output = ["-o", str(tmp_path / "results")]
     assert main(["experiment", "campaign", file, *output, "--show"]) == 0
     assert "1 rows left, at most 0.2 h of one core" in capsys.readouterr().out

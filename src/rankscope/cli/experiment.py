@@ -116,9 +116,12 @@ def _print_row(name: str, campaign: "Campaign") -> None:
 
 
 def _left(standings: "Sequence[Standing]") -> str:
-    rows = sum(standing.left for standing in standings)
-    hours = sum(standing.seconds_left for standing in standings) / 3600
-    exact = all(standing.is_measured for standing in standings if standing.left)
+    # An experiment may be named twice, for some of its hours first: its rows are computed once.
+    in_order = sorted(standings, key=lambda standing: standing.seconds_left)
+    widest = {standing.folder: standing for standing in in_order}.values()
+    rows = sum(standing.left for standing in widest)
+    hours = sum(standing.seconds_left for standing in widest) / 3600
+    exact = all(standing.is_measured for standing in widest if standing.left)
     return f"{rows:,} rows left, {'about' if exact else 'at most'} {hours:.1f} h of one core"
 
 
