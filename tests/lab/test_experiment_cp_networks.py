@@ -21,7 +21,7 @@ from rankscope.lab.experiments import (
     small_network,
 )
 from rankscope.lab.experiments.cp_networks import inputs_and_labels
-from rankscope.lab.experiments.label_noise import component_spectra
+from rankscope.lab.experiments.label_noise import component_spectra, spectrum_facts
 from rankscope.networks import DataSet, PadCropFlip, TensorData
 
 CP_LAYERS_ACCURACY = find_experiment("cp-layers-accuracy")
@@ -69,6 +69,18 @@ def test_a_layer_of_one_large_component_needs_it_alone() -> None:
             scales = torch.where(is_first, 1.0, 1e-3)
             core.copy_(torch.ones_like(core) * (scales if core.shape[-1] == 3 else scales[:, None]))
     assert component_spectra(layer)["components for 90 %"] == 1 / 3
+
+
+def test_spectra_are_told_for_every_share_of_wrong_labels() -> None:
+    name = "components for 90 %"
+    values = ((0.4, 0.5), (0.0, 0.1), (0.0, 0.3))
+    rows: list[Row] = [{"noise": noise, name: share} for noise, share in values]
+    rows.append({"noise": 0.0, "test accuracy": 10.0})  # without CP layers
+    (statement,) = spectrum_facts(rows)
+    details = statement.detail.split(", ")
+    assert details[0].startswith("0.2 ± ")
+    assert details[1] == "0.5 with 0.4 of the labels random"
+    assert spectrum_facts(rows[-1:]) == []
 
 
 def test_both_forms_start_with_the_variance_of_he() -> None:

@@ -1,5 +1,6 @@
 """`label-noise` and `label-noise-cifar10`: networks that learn wrong labels by heart."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from rankscope.lab.experiments.baselines import (
     fitted_regression,
     flat,
 )
-from rankscope.lab.experiments.claims import Claims, Pair, Score
+from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.classifiers import percent_right
 from rankscope.lab.experiments.cp_networks import (
     ResNetWorkload,
@@ -27,11 +28,13 @@ from rankscope.lab.experiments.cp_networks import (
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.table import Interval
 from rankscope.networks.batches import TensorData
 from rankscope.networks.datasets import DataSet
 
 MEMORIZED = 99.9  # percent of the training labels, right and wrong
 _SCORE = "train accuracy"
+_COMPONENTS = "components for 90 %"
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,24 @@ def component_spectra(model: nn.Module) -> Row:
             shares.append(kept / len(squares))
     if not shares:
         return {}
-    return {"components for 90 %": sum(shares) / len(shares), "components by layer": shares}
+    return {_COMPONENTS: sum(shares) / len(shares), "components by layer": shares}
+
+
+def spectrum_facts(rows: Sequence[Row]) -> list[Statement]:
+    """How many components of the trained CP layers matter, at every share of wrong labels."""
+    parts = []
+    for noise in sorted({float(str(row["noise"])) for row in rows if row.get(_COMPONENTS)}):
+        shares = [
+            float(str(row[_COMPONENTS]))
+            for row in rows
+            if row.get(_COMPONENTS) and row["noise"] == noise
+        ]
+        mean = Interval.of(shares, seeds=len(shares)) if len(shares) > 1 else f"{shares[0]:.4g}"
+        parts.append(f"{mean} with {noise:g} of the labels random")
+    if not parts:
+        return []
+    subject = "Share of the components of trained CP layers that holds 90 % of their squares"
+    return [Statement(subject, Verdict.FACT, ", ".join(parts))]
 
 
 @dataclass(frozen=True)
@@ -246,7 +266,7 @@ _COLUMNS = (
     "ended by",
     "parameters",
     "Rademacher bound",
-    "components for 90 %",
+    _COMPONENTS,
 )
 _HYPOTHESIS = (
     "Networks with CP layers keep more accuracy under random labels than plain ones of equal size "
@@ -362,6 +382,7 @@ LABEL_NOISE_CIFAR10 = Experiment(
             )
             for noise in CIFAR10_NOISES
         ),
+        facts=spectrum_facts,
         stopping="Three seeds of every setting, whatever they say.",
         hypothesis=_HYPOTHESIS,
     ),
