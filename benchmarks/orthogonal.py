@@ -1,7 +1,8 @@
 """Orthogonal convolutions, 64 to 64 channels of 16 x 16, batch 64: over a plain circular one.
 
-Rows are time ratios, in pairs: of forward and backward, and of forward in evaluation; the last two
-are ours over orthogonium's AOC. How well norms are kept is in the experiment `orthogonality`.
+Rows are time ratios, in pairs: of forward and backward, and of forward in evaluation; two rows are
+ours over orthogonium's AOC. How well norms are kept is in the experiment `orthogonality`. The last
+two rows are steps of training the network of `lipschitz-cifar10` with newer parts, over its own.
 """
 
 import copy
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from benchmarks.timing import time_ratio
 from rankscope.lab.experiments.orthogonality import REFERENCES, LayerSize, build_layer, is_installed
+from rankscope.robust import BetaAbs, BlockReflector, ResNet9
 
 NAME = "orthogonal"
 SIZE = LayerSize()
@@ -30,6 +32,39 @@ def run() -> Iterator[dict[str, object]]:
         yield from compared(name, layer, "plain", plain, inputs)
     if "AOC" in layers:
         yield from compared("ours", layers["ours"], "AOC", layers["AOC"], inputs)
+    yield from networks()
+
+
+def networks() -> Iterator[dict[str, object]]:
+    """Steps of networks of width 8 on batches of 128 images of CIFAR-10's size."""
+    images, labels = torch.rand(128, 3, 32, 32), torch.randint(10, (128,))
+    newer = {
+        "BetaAbs": ResNet9(width=8, activation=BetaAbs),
+        "BlockReflector": ResNet9(width=8, parametrization=BlockReflector()),
+    }
+    usual = network_training(ResNet9(width=8), images, labels)
+    for name, network in newer.items():
+        step = network_training(network, images, labels)
+        ratio, median = time_ratio(step, usual, repeats=41)
+        yield {
+            "case": "network, training",
+            "layer": name,
+            "over": "MaxMin, Cayley",
+            "ratio": round(ratio, 3),
+            "s": round(median, 5),
+        }
+
+
+def network_training(network: nn.Module, images: Tensor, labels: Tensor) -> Callable[[], object]:
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss: Tensor = nn.functional.cross_entropy(network(images), labels)
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+    return step
 
 
 def compared(
