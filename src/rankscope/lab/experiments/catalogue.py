@@ -142,7 +142,7 @@ _EXPERIMENTS = (
         "orthogonality",
         "orthogonality",
         "Norms after one convolution, and of gradients after many, over those before; 1 is kept",
-        12,
+        13,
     ),
     ListedExperiment(
         "lipschitz-digits",
@@ -161,7 +161,7 @@ _EXPERIMENTS = (
         "lipschitz-cifar10",
         "lipschitz",
         "CIFAR-10: accuracy in percent, clean, attacked and certified (l2, pixels in 0..1)",
-        22,
+        25,
         needs="CIFAR-10 (binary)",
     ),
     ListedExperiment(
