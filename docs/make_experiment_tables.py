@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from rankscope.lab.experiments.catalogue import find_experiment
-from rankscope.lab.experiments.claims import Verdict, capitalized
+from rankscope.lab.experiments.claims import Verdict
 from rankscope.lab.experiments.results import MANIFEST
 from rankscope.lab.experiments.running import (
     FIGURE,
@@ -30,6 +30,7 @@ from rankscope.lab.experiments.running import (
     pack,
     read_outcome,
 )
+from rankscope.lab.experiments.wording import capitalized
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

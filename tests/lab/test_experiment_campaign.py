@@ -301,7 +301,7 @@ def test_the_command_says_what_is_left_and_computes_it(
     file = str(write(tmp_path / "campaign.toml", f"{text}hours = 0.1\n{text}"))
     output = ["-o", str(tmp_path / "results")]
     assert main(["experiment", "campaign", file, *output, "--show"]) == 0
-    assert "1 rows left, at most 0.2 h of one core" in capsys.readouterr().out
+    assert "1 row left, at most 0.2 h of one core" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
     assert main(["experiment", "campaign", file, *output]) == 0
     assert f"{ROW}; 0 rows left, about 0.0 h of one core" in capsys.readouterr().out

@@ -52,8 +52,9 @@ def test_a_row_has_a_number_for_every_matrix_and_statements_follow(tmp_path: Pat
     claims = SPECTRUM_PREDICTS_LOSS.claims
     assert claims is not None
     assert claims.facts is not None
-    statements = claims.facts([{"setting": "drawn", **row}])
-    assert [one.subject for one in statements] == [f"drawn, {rule}" for rule in PREDICTORS]
+    *statements, answer = claims.facts([{"setting": "drawn", **row}])
+    assert len(statements) == len(PREDICTORS)
+    assert answer.subject == claims.answer
 
 
 def test_what_is_lost_is_the_error_of_the_best_cut() -> None:
@@ -89,4 +90,7 @@ def test_a_spectrum_that_orders_the_losses_is_ahead_of_the_kind_and_one_that_doe
     assert claims is not None
     assert claims.facts is not None
     wanted = Verdict.DECIDED if sign > 0 else Verdict.BELOW
-    assert {one.verdict for one in claims.facts([row])} == {wanted}
+    *statements, answer = claims.facts([row])
+    assert {one.verdict for one in statements} == {wanted}
+    told = "3 of 3 (0 undecided, 0 tell less)" if sign > 0 else "0 of 3 (0 undecided, 3 tell less)"
+    assert answer.detail.startswith(told)

@@ -126,7 +126,7 @@ def test_the_best_is_of_all_rows_and_beside_the_best_baseline() -> None:
     )
     assert best_rows(PLAIN, [BASELINE]) == ()
     (statement,) = best_rows(replace(PLAIN, prefix="on"), rows)
-    assert statement.detail.startswith("one with 2 nats, the best of 1 settings; the best baseline")
+    assert statement.detail.startswith("one with 2 nats; the best baseline")
 
 
 @pytest.mark.parametrize("is_claimed_better", [True, False])

@@ -8,6 +8,7 @@ import typer
 
 from rankscope.cli import console
 from rankscope.cli.options import Json
+from rankscope.display import counted
 
 if TYPE_CHECKING:
     from rankscope.lab.experiments.campaign import Campaign, Standing
@@ -122,7 +123,9 @@ def _left(standings: "Sequence[Standing]") -> str:
     rows = sum(standing.left for standing in widest)
     hours = sum(standing.seconds_left for standing in widest) / 3600
     exact = all(standing.is_measured for standing in widest if standing.left)
-    return f"{rows:,} rows left, {'about' if exact else 'at most'} {hours:.1f} h of one core"
+    return (
+        f"{counted(rows, 'row')} left, {'about' if exact else 'at most'} {hours:.1f} h of one core"
+    )
 
 
 @app.command("show")

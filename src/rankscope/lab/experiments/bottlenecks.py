@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankscope.display import counted
 from rankscope.lab.experiments.baselines import language_baselines
 from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
@@ -270,7 +271,8 @@ def _head_pairs() -> tuple[Pair, ...]:
     """Each form against 8 heads of size 8, whose channels are as many as the width."""
     return tuple(
         Pair(
-            f"{heads} heads of size {size} ({heads * size} channels) against 8 of size 8",
+            f"{counted(heads, 'head')} of size {size} ({heads * size} channels) "
+            f"against 8 of size 8",
             f"heads-{heads}-of-{size}",
             "heads-8-of-8",
             LOSS,

@@ -118,11 +118,6 @@ class Statement:
         }
 
 
-def capitalized(sentence: str) -> str:
-    """The same with a capital first letter; the others keep theirs."""
-    return f"{sentence[:1].upper()}{sentence[1:]}"
-
-
 Facts = Callable[[Sequence[Row]], Sequence[Statement]]
 
 

@@ -20,7 +20,8 @@ from rankscope.lab.experiments.classifiers import accuracy_of, percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_curves import CurveFigure
 from rankscope.lab.experiments.figure_dots import DotFigure
-from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.batches import Augmentation, PadCropFlip, TensorData
 from rankscope.networks.catalogue import BUILT_IN, build
 from rankscope.networks.cp_networks import with_cp_layers
@@ -339,7 +340,7 @@ CP_LAYERS_ACCURACY = Experiment(
     figure=DotFigure(
         ("test accuracy", "train accuracy"),
         panels=tuple(
-            Panel(worded(data_set, {}), f"{data_set}-(.+)", baselines=f"{data_set}-(.+)")
+            Panel(worded(data_set), f"{data_set}-(.+)", baselines=f"{data_set}-(.+)")
             for data_set in ("digits", "fashion-mnist", "cifar10")
         ),
         labels={"plain": "plain layers", "cp": "CP layers"},
@@ -416,7 +417,7 @@ class PropertiesEntry(Entry):
 def _kept(rows: Sequence[Row]) -> list[Statement]:
     return [
         Statement(
-            str(row["entry"]),
+            worded(str(row["entry"])),
             Verdict.FACT,
             f"{int(str(row['components kept'])):,} of {int(str(row['components'])):,} components "
             f"are kept for a margin of 1; the tensorization factors multiply to 10^"

@@ -23,7 +23,8 @@ from rankscope.lab.experiments.claims import Claims, Pair, Row, Score, Statement
 from rankscope.lab.experiments.classifiers import percent_right
 from rankscope.lab.experiments.experiment import Entry, Experiment, RunContext
 from rankscope.lab.experiments.figure_dots import DotFigure
-from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.batches import TensorData
 from rankscope.networks.classifiers import TrainClassifier
 from rankscope.networks.datasets import load_data_set
@@ -309,7 +310,7 @@ def _pairs() -> tuple[Pair, ...]:
                 (FeatureOrder.GIVEN, FeatureOrder.SHUFFLED),
             ):
                 one, other = (f"{table}-{model}-{order}" for order in (first, second))
-                subject = f"{table}, {model}: {first} against {second}"
+                subject = f"{worded(table)}, {model}: {first} against {second}"
                 is_claimed = first is FeatureOrder.REORDERED and second is FeatureOrder.SHUFFLED
                 pairs.append(Pair(subject, one, other, score, True if is_claimed else None))
     return tuple(pairs)
@@ -330,7 +331,7 @@ def _entropies(rows: Sequence[Row]) -> list[Statement]:
                 parts.append(f"{order} {numpy.mean(values):.3f}")
         if parts:
             detail = f"{', '.join(parts)} nats, mean over splits and seeds"
-            results.append(Statement(f"Entanglement of {table}", Verdict.FACT, detail))
+            results.append(Statement(f"Entanglement of {worded(table)}", Verdict.FACT, detail))
     return results
 
 
@@ -361,7 +362,7 @@ FEATURE_ORDER = Experiment(
         ("test accuracy",),
         panels=tuple(
             Panel(
-                f"{worded(data_set, {})}, {title}",
+                f"{worded(data_set)}, {title}",
                 f"{data_set}-{model}-(.+)",
                 baselines=f"{data_set}-(.+)",
             )

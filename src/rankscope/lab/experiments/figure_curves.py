@@ -9,7 +9,6 @@ from rankscope.lab.experiments.figure_names import Names, place_names
 from rankscope.lab.experiments.figure_parts import (
     PUBLISHED,
     SEED_LINE,
-    Labels,
     Mark,
     NamedRows,
     Panel,
@@ -23,9 +22,9 @@ from rankscope.lab.experiments.figure_parts import (
     names_above,
     number_of,
     panel_grid,
-    worded,
     write_title,
 )
+from rankscope.lab.experiments.wording import Labels, worded
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from rankscope.lab.experiments.figure_parts import (
     MUTED,
     PUBLISHED,
     SEED,
-    Labels,
     Level,
     Mark,
     NamedRows,
@@ -28,9 +27,9 @@ from rankscope.lab.experiments.figure_parts import (
     number_ticks,
     setting_of,
     short,
-    worded,
     write_title,
 )
+from rankscope.lab.experiments.wording import Labels, worded
 
 _WIDTH, _LINE, _AXIS = 6.4, 0.27, 0.75  # inches
 _Points = Mapping[str, Sequence[float]]

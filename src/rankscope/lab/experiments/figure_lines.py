@@ -10,7 +10,6 @@ from rankscope.lab.experiments.figure_parts import (
     MUTED,
     PUBLISHED,
     SEED,
-    Labels,
     Mark,
     NamedRows,
     Panel,
@@ -30,9 +29,9 @@ from rankscope.lab.experiments.figure_parts import (
     panel_grid,
     short,
     tick_places,
-    worded,
     write_title,
 )
+from rankscope.lab.experiments.wording import Labels, worded
 
 
 @dataclass(frozen=True)

@@ -8,50 +8,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from rankscope.lab.experiments.claims import Row, capitalized
+from rankscope.lab.experiments.claims import Row
 from rankscope.lab.experiments.table import Interval
+from rankscope.lab.experiments.wording import Labels, capitalized, worded
 
 # The colours of the project's diagrams, in an order in which neighbours differ.
 COLOURS = ("#1E40AF", "#C2410C", "#0F766E", "#A21C5B", "#7E22CE", "#334155", "#B45309", "#0369A1",
            "#4D7C0F", "#BE123C")  # fmt: skip
 MUTED = "#5B6B82"
-Labels = Mapping[str, str]
 Point = tuple[float, float]
-
-_WORDS = {
-    # axes, with their units
-    "test loss": "test loss (nats)",
-    "bits": "bits per intensity",
-    "accuracy": "accuracy (percent)",
-    "test accuracy": "test accuracy (percent)",
-    "train accuracy": "train accuracy (percent)",
-    "in blocks": "weights in the matrices of all blocks",
-    "share": "share of the weights kept",
-    "noise": "share of random labels",
-    "samples": "samples processed",
-    "entanglement entropy": "entanglement entropy (nats)",
-    # data sets, formats and baselines
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "svd": "SVD",
-    "cp": "CP",
-    "tucker": "Tucker",
-    "majority": "most frequent class",
-    "linear-4-neighbours": "linear in 4 neighbours",
-    "linear-left-pixel": "linear in the left pixel",
-    "copy-of-left-pixel": "copy of the left pixel",
-}
-
-
-def worded(name: str, labels: Labels) -> str:
-    """A name of the rows as readers say it: by the labels of a figure, or by those of all.
-
-    Example:
-        >>> worded("logistic-regression", {}), worded("cp", {"cp": "CP layers"})
-        ('logistic regression', 'CP layers')
-    """
-    return labels.get(name) or _WORDS.get(name) or re.sub(r"(?<!\d)-", " ", name)
 
 
 def colour(number: int) -> str:

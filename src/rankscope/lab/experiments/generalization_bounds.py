@@ -34,9 +34,10 @@ from rankscope.lab.experiments.cp_networks import (
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_curves import CurveFigure
 from rankscope.lab.experiments.figure_lines import LineFigure
-from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.statements import sign_statement
 from rankscope.lab.experiments.table import partial_correlation
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.cp_networks import with_cp_layers
 from rankscope.networks.datasets import DataSet
 from rankscope.seeds import seed_of
@@ -383,7 +384,9 @@ def _held(rows: Sequence[Row]) -> list[Statement]:
                 f"proved to be at most {float(str(row['largest bound of its seeds'])):.3f}, "
                 f"at most {float(str(row['largest test error'])):.3f} on test samples"
             )
-        subject = f"{row['of']}: largest network with a bound below one half on every seed"
+        subject = (
+            f"{worded(str(row['of']))}: largest network with a bound below one half on every seed"
+        )
         results.append(Statement(subject, Verdict.FACT, detail))
     held = sum(float(str(row["bound"])) >= float(str(row["test error"])) for row in rows)
     results.append(Statement("The bound held", Verdict.FACT, f"in {held} of {len(rows)} runs"))
@@ -426,7 +429,7 @@ NON_VACUOUS_BOUND = Experiment(
         "group",
         labels={"bound": "bound on the test error (probability 0.95)"}
         | {
-            f"{data_set}, {bits} bits": f"{worded(data_set, {})}, {bits} bits"
+            f"{data_set}, {bits} bits": f"{worded(data_set)}, {bits} bits"
             for data_set, _, bits in _SETTINGS
         },
     ),

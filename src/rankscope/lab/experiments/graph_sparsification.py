@@ -19,6 +19,7 @@ from rankscope.lab.experiments.claims import Claims, Pair, Score
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.datasets import load_data_set
 from rankscope.rank.graphs import Graph, from_networkx
 from rankscope.rank.sparsification import Rule, sparsify
@@ -257,7 +258,9 @@ def _pairs() -> tuple[Pair, ...]:
                 (Rule.ONE_WALK, Rule.RANDOM),
             ):
                 one, other = (f"{graph}-{rule}-{100 * share:g}" for rule in (first, second))
-                subject = f"{graph}, {100 * share:g} % of the edges: {first} against {second}"
+                subject = (
+                    f"{worded(graph)}, {100 * share:g} % of the edges: {first} against {second}"
+                )
                 is_claimed = first is Rule.WALK and second is not Rule.ONE_WALK
                 pairs.append(Pair(subject, one, other, score, True if is_claimed else None))
     return tuple(pairs)

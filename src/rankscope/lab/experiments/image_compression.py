@@ -22,7 +22,7 @@ from rankscope.lab.experiments.claims import Claims, Score, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_lines import LineFigure
-from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.image_workloads import (
     DIGITS,
     END_TO_END_RECIPE,
@@ -37,6 +37,7 @@ from rankscope.lab.experiments.image_workloads import (
     repair_twice,
     score,
 )
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.batches import TensorData
 from rankscope.progress import Progress
 
@@ -329,12 +330,6 @@ BASELINES = class_baselines("cifar10", column="accuracy")
 ACCURACY = Score("accuracy", "points", is_lower_better=False, baseline=BASELINES[-1].name)
 
 
-def _title(format: str) -> str:
-    """A format as readers say it."""
-    plain = worded(format.removeprefix("r-"), {})
-    return f"reshaped {plain}" if format.startswith("r-") else plain
-
-
 _MOST_NAMED = 6  # rows below the published number
 _ANSWER = "Not decided (one run each); at or above the published accuracy"
 
@@ -369,7 +364,7 @@ def beside_published(rows: Sequence[Row]) -> list[Statement]:
 def _name(row: Row) -> str:
     """A row as readers say it: "reshaped CP at 10 %"."""
     format, _, percentage = str(row["setting"]).rpartition("-")
-    return f"{_title(format)} at {percentage} %"
+    return f"{worded(format)} at {percentage} %"
 
 
 _QUICK = (
@@ -469,7 +464,6 @@ CIFAR10_COMPRESSION_LONGER = Experiment(
     figure=DotFigure(
         ("accuracy", "published"),
         panels=(Panel("A tenth of the weights", r"(.+)-10", baselines=_LINES),),
-        labels={f"r-{name}": f"reshaped {worded(name, {})}" for name in _FORMATS},
     ),
 )
 

@@ -27,8 +27,9 @@ from rankscope.lab.experiments.cp_networks import (
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_lines import LineFigure
-from rankscope.lab.experiments.figure_parts import Panel, worded
+from rankscope.lab.experiments.figure_parts import Panel
 from rankscope.lab.experiments.table import Interval
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.batches import TensorData
 from rankscope.networks.datasets import DataSet
 
@@ -239,7 +240,7 @@ _FIGURE = LineFigure(
     is_logarithmic=False,
     panels=tuple(
         Panel(
-            worded(data_set, {}),
+            worded(data_set),
             rf"{data_set}-(.+)-noise-[\d.]+",
             baselines=f"{data_set}-(majority|logistic-regression)",
         )
@@ -309,7 +310,8 @@ LABEL_NOISE = Experiment(
         "Do CP layers keep more accuracy than plain ones when labels are wrong?",
         tuple(
             Pair(
-                f"{data_set}{suffix}, {noise:g} of the labels random: CP layers against plain ones",
+                f"{worded(data_set)}{suffix.replace('-', ', ')}, {noise:g} of the labels random: "
+                f"CP layers against plain ones",
                 f"{data_set}-cp{suffix}-noise-{noise:g}",
                 f"{data_set}-plain{suffix}-noise-{noise:g}",
                 _score(data_set, noise),

@@ -27,7 +27,8 @@ from rankscope.factorize.frequency_blocks import Torus, frequency_blocks
 from rankscope.lab.experiments.claims import Claims, Statement, Verdict
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_names import Names, place_names
-from rankscope.lab.experiments.figure_parts import colour, worded
+from rankscope.lab.experiments.figure_parts import colour
+from rankscope.lab.experiments.wording import worded
 from rankscope.progress import Progress
 from rankscope.robust.norm_preserving import MaxMin
 from rankscope.robust.orthogonal import OrthogonalConv2d
@@ -466,16 +467,14 @@ _KEPT = 1e-5  # of a norm, beyond what float32 rounds
 def _kept(rows: Sequence[Row]) -> tuple[Statement, ...]:
     """Which layers keep every norm, and what is left of a gradient behind many of them."""
     furthest = {
-        str(row["setting"]): value
-        for row in rows
-        if isinstance(value := row.get("furthest from 1"), float)
+        _title(row): value for row in rows if isinstance(value := row.get("furthest from 1"), float)
     }
     kept = [name for name, value in furthest.items() if value <= _KEPT]
     lost = [f"{name} ({value:.2g})" for name, value in furthest.items() if value > _KEPT]
     columns = [name for row in rows for name in row if name.startswith("gradient after")]
     column = max(columns, key=lambda name: int(name.split()[-1]), default="")
     behind = [
-        f"{row['setting']} {value:.2g}"
+        f"{_title(row)} {value:.2g}"
         for row in rows
         if isinstance(value := row.get(column), int | float)
     ]
@@ -484,6 +483,13 @@ def _kept(rows: Sequence[Row]) -> tuple[Statement, ...]:
         Statement("Not kept, by at most", Verdict.FACT, ", ".join(lost) or "none"),
         Statement(f"Share of its norm, {column} layers", Verdict.FACT, ", ".join(behind)),
     )
+
+
+def _title(row: Row) -> str:
+    """A layer as its authors write it, and what was done with it: "AOC after 1000 steps"."""
+    layer = str(row["layer"])
+    rest = str(row["setting"]).removeprefix(layer.lower())
+    return worded(layer, _NAMES) + rest.replace("-", " ")
 
 
 _BEFORE_OVERFLOW = (5, 10, 20)  # a layer that stretches 14-fold leaves float32 after that

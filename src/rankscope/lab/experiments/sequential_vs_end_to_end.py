@@ -34,6 +34,7 @@ from rankscope.lab.experiments.image_workloads import (
     repair,
     score,
 )
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.catalogue import BUILT_IN
 from rankscope.progress import Progress
 from rankscope.seeds import seed_of
@@ -161,7 +162,6 @@ _FIGURE = LineFigure(
     "accuracy",
     ("format", "protocol"),
     panels=(Panel(baselines="cifar10-(.+)"),),
-    labels={"r-tensor-train": "reshaped tensor train", "end-to-end": "end to end"},
 )
 
 SEQUENTIAL_VS_END_TO_END = Experiment(
@@ -172,7 +172,7 @@ SEQUENTIAL_VS_END_TO_END = Experiment(
         "Is fitting stage by stage better than training end to end?",
         tuple(
             Pair(
-                f"{format}, {samples:,} samples: {what}",
+                f"{worded(format)}, {samples:,} samples: {what}",
                 f"{format}-{first}-{samples}",
                 f"{format}-{second}-{samples}",
                 _ACCURACY,
@@ -187,7 +187,7 @@ SEQUENTIAL_VS_END_TO_END = Experiment(
         + tuple(
             Pair(
                 f"the source's own comparison, {samples:,} samples: tensor train from scratch "
-                f"against r-tensor-train stage by stage",
+                f"against {worded('r-tensor-train')} stage by stage",
                 f"tensor-train-from-scratch-{samples}",
                 f"r-tensor-train-sequential-{samples}",
                 _ACCURACY,

@@ -6,6 +6,7 @@ correlated with it, beside two rules that look at no spectrum: the size of the m
 matrices of the same kind lose in the other blocks.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,7 +31,7 @@ from rankscope.lab.experiments.decoder_compression import (
 )
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_names import place_names
-from rankscope.lab.experiments.figure_parts import worded
+from rankscope.lab.experiments.wording import worded
 
 SHARE = 0.5  # of a matrix's parameters that its two factors hold
 _POINTS = 3  # truncations at a sixth, a half and five sixths of a matrix's parameters
@@ -191,23 +192,44 @@ def _ends(values: NDArray[numpy.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
+_WORDS = {
+    "lost of the weights": "share of the weights' squares that is cut",
+    "lost of the outputs": "share of the outputs' squares that is cut",
+    "effective rank": "effective rank of the weights",
+}
+_ANSWER = "Spectra that tell more than what the same kind of matrix loses in other blocks"
+
+
 def _said(rows: Sequence[Row]) -> list[Statement]:
     """Whether each spectrum tells more than the kind of the matrix does."""
     results = []
-    for row in rows:
+    alone, kinds = [], [_interval(row, OTHER_BLOCKS)[0] for row in rows]
+    for row, kind in zip(rows, kinds, strict=True):
         for rule in PREDICTORS:
             value, (low, high) = _interval(row, rule)
             ahead, (least, most) = _interval(row, f"{rule}, ahead")
-            kind, _ = _interval(row, OTHER_BLOCKS)
             detail = (
                 f"correlation {value:+.2f} ({low:+.2f} to {high:+.2f}), {ahead:+.2f} ({least:+.2f} "
-                f"to {most:+.2f}) beside the mean loss of its kind in other blocks ({kind:+.2f})"
+                f"to {most:+.2f}) beside what its kind loses in other blocks ({kind:+.2f})"
             )
-            verdict = Verdict.DECIDED if least > 0 or most < 0 else Verdict.UNDECIDED
+            verdict = Verdict.DECIDED if least > 0 else Verdict.UNDECIDED
             if most < 0:
                 verdict = Verdict.BELOW
-            results.append(Statement(f"{row['setting']}, {rule}", verdict, detail))
-    return results
+            results.append(Statement(f"{_model(row)}: {_WORDS[rule]}", verdict, detail))
+            alone.append(value)
+    if not results:
+        return []
+    counts = Counter(one.verdict for one in results)
+    detail = (
+        f"{counts[Verdict.DECIDED]} of {len(results)} ({counts[Verdict.UNDECIDED]} undecided, "
+        f"{counts[Verdict.BELOW]} tell less); alone they correlate {min(alone):+.2f} to "
+        f"{max(alone):+.2f} with the loss, the kind {min(kinds):+.2f} to {max(kinds):+.2f}"
+    )
+    return [*results, Statement(_ANSWER, Verdict.FACT, detail)]
+
+
+def _model(row: Row) -> str:
+    return worded(str(row["setting"]))
 
 
 def _interval(row: Row, name: str) -> tuple[float, Sequence[float]]:
@@ -215,9 +237,6 @@ def _interval(row: Row, name: str) -> tuple[float, Sequence[float]]:
     assert isinstance(value, float), "rows of SpectrumEntry hold numbers"
     assert isinstance(ends, list), "and lists"
     return value, ends
-
-
-_MODELS = {"smollm2": "SmolLM2-135M"}
 
 
 # Matplotlib's classes can only be named where it is imported; hence Any.
@@ -233,9 +252,8 @@ def draw_predictors(rows: Sequence[Row]) -> Any:
         for panel, rule in zip(line, ("lost of the weights", "lost of the outputs"), strict=True):
             panel.loglog(row[f"{rule}, each"], row[f"{LOST}, each"], ".", color=color, ms=4)
             value, (low, high) = _interval(row, rule)
-            model = worded(str(row["setting"]), _MODELS)
             panel.set_title(
-                f"{model}, correlation {value:+.2f} ({low:+.2f} to {high:+.2f})",
+                f"{_model(row)}, correlation {value:+.2f} ({low:+.2f} to {high:+.2f})",
                 loc="left", fontsize="small", fontweight="bold",
             )  # fmt: skip
             panel.set_xlabel(f"share {rule}, squared")
@@ -270,6 +288,7 @@ SPECTRUM_PREDICTS_LOSS = Experiment(
     claims=Claims(
         "Does a matrix's spectrum predict what cutting its rank costs?",
         facts=_said,
+        answer=_ANSWER,
         stopping="Both models once; nothing is random but the drawn blocks.",
     ),
 )

@@ -19,9 +19,9 @@ from rankscope.lab.experiments.claims import (
     Score,
     Statement,
     Verdict,
-    capitalized,
 )
 from rankscope.lab.experiments.table import Interval
+from rankscope.lab.experiments.wording import capitalized
 
 
 def statements_of(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> tuple[Statement, ...]:
@@ -143,7 +143,9 @@ def best_rows(score: Score, rows: Sequence[Row]) -> tuple[Statement, ...]:
     if not models:
         return ()
     best = chosen(models, key=lambda setting: means[setting])
-    detail = f"{best} with {means[best]:.4g} {score.unit}, the best of {len(models)} settings"
+    detail = f"{best} with {means[best]:.4g} {score.unit}"
+    if len(models) > 1:
+        detail += f", the best of {len(models)} settings"
     baselines = [setting for setting in means if setting in is_baseline]
     if baselines:
         other = chosen(baselines, key=lambda setting: means[setting])
