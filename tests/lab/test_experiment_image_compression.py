@@ -22,6 +22,7 @@ from rankscope.lab.experiments import (
 from rankscope.lab.experiments.image_compression import (
     BASELINES,
     PUBLISHED,
+    beside_best_plain,
     beside_published,
 )
 from rankscope.lab.experiments.image_workloads import DIGITS, RESNET32, SOURCE_RECIPE
@@ -179,3 +180,16 @@ def test_rows_that_reach_the_published_number_are_named_and_the_others_measured(
     assert statement.detail.endswith("(+0.50); the others are 0.50 to 8.00 points below")
     assert "not decided (one run each)" in statement.subject.lower()
     assert beside_published(rows[-1:]) == []
+
+
+def test_planned_rows_stand_beside_the_best_published_format_that_is_not_reshaped() -> None:
+    rows: list[Row] = [
+        {"setting": "best-10", "accuracy": 90.0},
+        {"setting": "best-7", "accuracy": 80.0},  # nothing is published there
+        {"setting": "svd-10", "accuracy": 70.0},
+    ]
+    (statement,) = beside_best_plain(rows)
+    plain = {name: PUBLISHED[name][10] for name in ("svd", "cp", "tucker", "tensor-train")}
+    assert PUBLISHED["r-cp"][10] > max(plain.values()) == plain["svd"]
+    assert statement.detail == f"90.0 percent against {plain['svd']} (SVD) at 10 % of the weights"
+    assert beside_best_plain(rows[1:]) == []

@@ -361,6 +361,30 @@ def beside_published(rows: Sequence[Row]) -> list[Statement]:
     return [Statement(_ANSWER, Verdict.FACT, detail)]
 
 
+_BEST_PLAIN = "Beside the best plain format of the source (not decided: one run each)"
+
+
+def beside_best_plain(rows: Sequence[Row]) -> list[Statement]:
+    """Planned rows beside the most accurate format, not reshaped, that the source has there."""
+    parts = []
+    for row in rows:
+        _, _, percentage = str(row["setting"]).rpartition("best-")
+        published = {
+            format: accuracies[int(percentage)]
+            for format, accuracies in PUBLISHED.items()
+            if percentage.isdigit()
+            and int(percentage) in accuracies
+            and not format.startswith("r-")
+        }
+        if published:
+            best = max(published, key=published.__getitem__)
+            parts.append(
+                f"{row['accuracy']} percent against {published[best]} ({worded(best)}) at "
+                f"{percentage} % of the weights"
+            )
+    return [Statement(_BEST_PLAIN, Verdict.FACT, ", ".join(parts))] if parts else []
+
+
 def _name(row: Row) -> str:
     """A row as readers say it: "reshaped CP at 10 %"."""
     format, _, percentage = str(row["setting"]).rpartition("-")
@@ -477,6 +501,8 @@ CIFAR10_COMPRESSION_PLANNED = Experiment(
     claims=Claims(
         "How accurate is a network whose formats and ranks are chosen together?",
         scores=(ACCURACY,),
+        facts=beside_best_plain,
+        answer=_BEST_PLAIN,
         stopping="One run of every row, ended by its time.",
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
