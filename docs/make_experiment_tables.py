@@ -39,6 +39,10 @@ _SHORT = re.compile(r"<!-- in short: ([a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTA
 _VERDICTS = re.compile(r"<!-- verdicts -->\n.*?<!-- end -->", re.DOTALL)
 _TRAINING = re.compile(r"<!-- training -->\n.*?<!-- end -->", re.DOTALL)
 _SPEEDS = HERE.parent / "benchmarks" / "results" / "training.jsonl"
+# A verdict at the end of a sentence, alone in its cell, or before what the hypothesis says of it.
+_VERDICT = re.compile(
+    rf"(?:(?<=: )|^)({'|'.join(sorted(map(str, Verdict), key=len, reverse=True))})(?=[.,]|$)"
+)
 # What only rows may say: an interval, and the heading of the statements.
 _CLAIM = re.compile(r"\d\s*±\s*\d|What it says")
 # In the order in which the list of pages shows them, with the page of each.
@@ -109,9 +113,7 @@ def _said(outcome: Outcome) -> list[str]:
     hypothesis = f" Hypothesis: {claims.hypothesis}" if claims.hypothesis else ""
     stopping = f" Stopping rule: {claims.stopping}" if claims.stopping else ""
     facts = [one for one in outcome.statements if one.verdict is Verdict.FACT]
-    compared = [
-        one for one in outcome.statements if one.verdict not in (Verdict.FACT, Verdict.MISSING)
-    ]
+    compared = [one for one in outcome.statements if one.is_comparison]
     rule = (
         " Differences are first minus second, seed by seed, with 95 % intervals, each by itself: "
         "of twenty pairs without a difference one would be decided."
@@ -120,14 +122,20 @@ def _said(outcome: Outcome) -> list[str]:
     if compared:
         lines += ["| comparison | result | verdict |", "|---|---|---|"]
         lines += [
-            f"| {capitalized(one.subject)} | {one.detail} | {one.judgement} |" for one in compared
+            f"| {capitalized(one.subject)} | {one.detail} | {_emphasized(one.judgement)} |"
+            for one in compared
         ]
         lines.append("")
-    lines += [f"- {capitalized(str(one))}" for one in facts]
+    lines += [f"- {_emphasized(capitalized(str(one)))}" for one in facts]
     missing = len(outcome.statements) - len(facts) - len(compared)
     if missing:
         lines.append(f"- {missing} of {len(outcome.statements)} are not computed yet.")
     return ["\n".join(lines).rstrip() + "\n"]
+
+
+def _emphasized(text: str) -> str:
+    """The same with its verdict in bold."""
+    return _VERDICT.sub(r"**\1**", text)
 
 
 def in_short(name: str) -> str:
@@ -135,7 +143,7 @@ def in_short(name: str) -> str:
     folder = RESULTS / name
     if not folder.is_dir():
         return "Not computed yet"
-    return read_outcome(folder, find_experiment(name)).headline
+    return _emphasized(read_outcome(folder, find_experiment(name)).headline)
 
 
 def _short_place(name: str) -> str:

@@ -34,6 +34,18 @@ def test_a_place_without_results_says_so() -> None:
     assert "No row has been computed yet." in tables.filled(page)
 
 
+def test_verdicts_stand_out_and_other_words_do_not() -> None:
+    open_pair = "A: +1 nats: not decided yet: rows are missing."
+    assert tables._emphasized(f"{open_pair} In all: 1 undecided.") == (
+        "A: +1 nats: **not decided yet: rows are missing**. In all: 1 undecided."
+    )
+    assert tables._emphasized("decided, not as claimed") == "**decided**, not as claimed"
+    assert tables._emphasized("undecided") == "**undecided**"
+    assert tables._emphasized("Pairs that are decided: 9 of 9.") == (
+        "Pairs that are decided: 9 of 9."
+    )
+
+
 def test_results_are_noted_with_their_command_time_and_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,12 +1,15 @@
 """`rankscope experiment` from the outside."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rankscope.cli.main import main
 from rankscope.lab.experiments import EXPERIMENTS, find_experiment
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def test_the_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,6 +59,35 @@ def test_an_experiment_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["experiment", "show", "digits-compression", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document == find_experiment("digits-compression").to_dict()
+
+
+def test_what_is_to_be_decided_is_said_before_and_after(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = find_experiment("attention-forms")
+    claims = experiment.claims
+    assert claims is not None
+    assert main(["experiment", "show", "attention-forms"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1:3] == [claims.question, f"Hypothesis: {claims.hypothesis}"]
+    assert f"Stopping rule: {claims.stopping}" in shown
+    folder = tmp_path / "attention-forms"
+    folder.mkdir()
+    shutil.copy(RESULTS / "attention-forms" / "results.json", folder)
+    assert main(["experiment", "show", str(folder)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    statements = json.loads((folder / "results.json").read_text())["statements"]
+    compared = [one for one in statements if one["verdict"] != "computed"]
+    assert len(compared) == len(claims.pairs)
+    head = next(place for place, line in enumerate(shown) if line.startswith("comparison "))
+    for one, line in zip(compared, shown[head + 1 :], strict=False):
+        claimed = {None: "", True: ", as claimed", False: ", not as claimed"}[one["as claimed"]]
+        assert line.split("  ")[0].lower() == one["subject"].lower()
+        assert f"  {one['detail']}  " in line
+        assert line.endswith(f"  {one['verdict']}{claimed}")
+    facts = [one for one in statements if one["verdict"] == "computed"]
+    said = shown[head + 1 + len(compared) :][: len(facts)]
+    assert said == [f"{one['subject']}: {one['detail']}." for one in facts]
 
 
 @pytest.mark.parametrize(

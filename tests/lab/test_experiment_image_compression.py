@@ -24,6 +24,7 @@ from rankscope.lab.experiments.image_compression import (
     PUBLISHED,
     beside_best_plain,
     beside_published,
+    draw_beside_best_plain,
 )
 from rankscope.lab.experiments.image_workloads import DIGITS, RESNET32, SOURCE_RECIPE
 from rankscope.networks import build
@@ -193,3 +194,7 @@ def test_planned_rows_stand_beside_the_best_published_format_that_is_not_reshape
     assert PUBLISHED["r-cp"][10] > max(plain.values()) == plain["svd"]
     assert statement.detail == f"90.0 percent against {plain['svd']} (SVD) at 10 % of the weights"
     assert beside_best_plain(rows[1:]) == []
+    # The figure has a cross there, and nowhere else.
+    (axes,) = draw_beside_best_plain(rows[:2]).axes  # type: ignore[attr-defined]
+    crosses = [list(line.get_xdata()) for line in axes.lines if line.get_marker() == "x"]
+    assert crosses == [[plain["svd"]]]

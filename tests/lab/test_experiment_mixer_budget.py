@@ -75,5 +75,22 @@ def test_the_conclusion_counts_decided_pairs_by_degree() -> None:
             }
             for seed in range(5)
         ]
-    said = [str(each) for each in statements_of(experiment.claims, rows)]
-    assert any("1 of 2 go to the larger total degree" in each for each in said), said
+    facts = {one.subject: one.detail for one in statements_of(experiment.claims, rows)}
+    assert facts["Decided pairs of different total degrees"].startswith("1 of 2 go to the larger")
+    # At the other budget there are no rows.
+    assert facts["Better at every budget"] == "none"
+    everywhere = [
+        *rows,
+        *(
+            {**row, "setting": str(row["setting"]).replace(str(BUDGETS[-1]), str(BUDGETS[0]))}
+            for row in rows[1:]
+            if "mixer" not in str(row["setting"])
+        ),
+        *(
+            {**row, "setting": f"mixer-square-{BUDGETS[0]}", "test accuracy": 90.5}
+            for row in rows[1:6]
+        ),
+    ]
+    facts = {one.subject: one.detail for one in statements_of(experiment.claims, everywhere)}
+    # Squares beat attention at one budget only.
+    assert facts["Better at every budget"] == "layers of degree 2 than mixer with squares"

@@ -79,7 +79,7 @@ def test_a_pair_below_its_baseline_decides_nothing(*, is_lower_better: bool) -> 
     assert statement.verdict is Verdict.BELOW
     assert str(statement).endswith(
         f"the better one has {sign * 2.105:.4g}, baseline-x {sign * 2:g}: "
-        "**not decided: below the baseline**."
+        "not decided: below the baseline."
     )
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_decided_before_all_seeds_are_there() -> None:
     claims = Claims("Which?", (pair,))
     assert statements_of(claims, rows, seeds=3) == (statement,)
     assert headline(claims, rows, seeds=3) == (
-        "It: -1 nats with 2 of 3 seeds: **not decided yet: rows are missing**. "
+        "It: -1 nats with 2 of 3 seeds: not decided yet: rows are missing. "
         "In all: 1 not decided yet: rows are missing."
     )
 
@@ -121,12 +121,12 @@ def test_the_best_is_of_all_rows_and_beside_the_best_baseline() -> None:
     rows = [*rows_of("one", [3.0, 1.0]), *rows_of("two", [1.5, 1.7]), BASELINE]
     (statement,) = best_rows(PLAIN, rows)
     assert str(statement) == (
-        "Best loss: two with 1.6 nats, the best of 2 settings; the best baseline is baseline-x "
-        "with 2, 0.4 behind."
+        "Best loss: 1.6 nats (two, best of 2 settings); the best baseline has 2 (baseline-x), "
+        "0.4 behind."
     )
     assert best_rows(PLAIN, [BASELINE]) == ()
     (statement,) = best_rows(replace(PLAIN, prefix="on"), rows)
-    assert statement.detail.startswith("one with 2 nats; the best baseline")
+    assert statement.detail.startswith("2 nats (one); the best baseline")
 
 
 @pytest.mark.parametrize("is_claimed_better", [True, False])
@@ -144,7 +144,7 @@ def test_a_decided_pair_is_held_against_the_hypothesis(*, is_claimed_better: boo
         assert judge(pair, rows).is_as_claimed is None
     assert judge(below, rows).verdict is Verdict.BELOW
     line = headline(Claims("Which?", (lower, silent, open_pair)), rows)
-    assert f": **decided**, {'' if is_claimed_better else 'not '}as claimed. In all: " in line
+    assert f": decided, {'' if is_claimed_better else 'not '}as claimed. In all: " in line
     assert line.endswith(f"2 decided ({int(is_claimed_better)} of 1 as claimed), 1 undecided.")
 
 
@@ -154,7 +154,7 @@ def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
     claims = Claims("Which?", pairs, (PLAIN,))
     line = headline(claims, rows)
     assert line.startswith("B: -1 ± ")
-    assert line.endswith(", better: **decided**. In all: 1 decided, 1 undecided.")
+    assert line.endswith(", better: decided. In all: 1 decided, 1 undecided.")
     assert len(statements_of(claims, rows)) == 3
     assert headline(claims, []) == "A: not computed yet. In all: 2 not computed yet."
     assert headline(Claims("What?", facts=lambda _: ()), rows) == "Not computed yet"

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from rankscope.errors import ExperimentError
-from rankscope.lab.experiments import Interval, Row, Value, partial_correlation, table_of
+from rankscope.lab.experiments import (
+    Interval,
+    Row,
+    Value,
+    in_digits,
+    partial_correlation,
+    table_of,
+)
 
 # Tables of settings.
 
@@ -34,6 +41,18 @@ def test_seeds_become_means_and_what_they_agree_on_stays() -> None:
     ]
     assert table.columns == ("setting", "seeds", "parameters", "accuracy", "note")
     assert table.numeric_columns() == (1, 2, 3)
+
+
+@given(value=st.floats(1e-12, 1e15) | st.integers(1, 10**10).map(float), digits=st.integers(2, 5))
+def test_numbers_are_rounded_to_digits_and_read_without_exponents(
+    value: float, digits: int
+) -> None:
+    text = in_digits(value, digits)
+    assert in_digits(-value, digits) == f"-{text}"
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=0.5 * 10.0 ** (1 - digits))
+    if 100 <= value < 9e8:
+        assert "e" not in text
+        assert text == f"{float(text.replace(',', '')):,}".removesuffix(".0")
 
 
 def test_seeds_without_a_value_are_counted() -> None:

@@ -12,6 +12,7 @@ from rankscope.display import counted
 
 if TYPE_CHECKING:
     from rankscope.lab.experiments.campaign import Campaign, Standing
+    from rankscope.lab.experiments.claims import Statement
 
 app = typer.Typer(help="Compute the tables of the documentation again: list, run, show, campaign.")
 
@@ -147,14 +148,22 @@ def show(
 
 def _print_description(name: str, *, as_json: bool) -> None:
     from rankscope.lab.experiments.catalogue import find_experiment
+    from rankscope.lab.experiments.claims import Claims
 
     experiment = find_experiment(name)
     if as_json:
         console.print_json(experiment.to_dict())
         return
     console.print_text(experiment.title)
-    if experiment.protocol:
-        console.print_text(experiment.protocol)
+    claims = experiment.claims or Claims("")
+    for label, text in (
+        ("", claims.question),
+        ("Hypothesis: ", claims.hypothesis),
+        ("", experiment.protocol),
+        ("Stopping rule: ", claims.stopping),
+    ):
+        if text:
+            console.print_text(f"{label}{text}")
     console.print_text(f"needs: {experiment.needs or 'nothing'}")
     for entry in experiment.entries:
         print(entry.name)
@@ -174,7 +183,25 @@ def _print_results(folder: Path, *, as_json: bool) -> None:
         if table is not None and table.rows:
             cells = [list(table.columns), *table.cells()]
             console.print_columns(cells, numbers=table.numeric_columns())
+    _print_statements(outcome.statements)
     missing = outcome.num_runs - len(outcome.finished)
     if missing:
         print(f"{missing} of {outcome.num_runs} rows are not finished.")
     print(folder / TABLE)
+
+
+def _print_statements(statements: "Sequence[Statement]") -> None:
+    """What the rows say: comparisons as a table, then the facts."""
+    from rankscope.lab.experiments.claims import Verdict
+    from rankscope.lab.experiments.wording import capitalized
+
+    compared = [
+        (capitalized(one.subject), one.detail, one.judgement)
+        for one in statements
+        if one.is_comparison
+    ]
+    if compared:
+        console.print_columns([("comparison", "result", "verdict"), *compared])
+    for one in statements:
+        if one.verdict is Verdict.FACT:
+            console.print_text(capitalized(str(one)))

@@ -99,11 +99,16 @@ class Statement:
         return f"{self.subject}: {self.detail}: {self.judgement}."
 
     @property
+    def is_comparison(self) -> bool:
+        """Whether it is about two settings of which there are rows."""
+        return self.verdict not in (Verdict.FACT, Verdict.MISSING)
+
+    @property
     def judgement(self) -> str:
         """The verdict, and whether a decided one goes the way of the hypothesis."""
         if self.is_as_claimed is None:
-            return f"**{self.verdict}**"
-        return f"**{self.verdict}**, {'as' if self.is_as_claimed else 'not as'} claimed"
+            return str(self.verdict)
+        return f"{self.verdict}, {'as' if self.is_as_claimed else 'not as'} claimed"
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""

@@ -31,7 +31,7 @@ from rankscope.lab.experiments.degree_tasks import (
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_lines import LineFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.statements import judge
+from rankscope.lab.experiments.statements import count_as_claimed, judge
 from rankscope.lab.experiments.table import Interval
 from rankscope.networks.batches import TensorData
 from rankscope.networks.degree import DegreeNetwork, widest_network
@@ -504,16 +504,8 @@ def _is_larger(budget: Budget, one: float, other: float) -> bool | None:
 
 def _as_argued(rows: Sequence[Row]) -> list[Statement]:
     """How many decided pairs go as the total degree says, those of equal ones left out."""
-    totals = {str(row["setting"]): row.get("total degree") for row in rows}
-    right = wrong = 0
-    for pair in _claims(COMPARISONS).pairs:
-        one, other = totals.get(pair.first), totals.get(pair.second)
-        statement = judge(pair, rows, seeds=SEEDS)
-        if statement.verdict is Verdict.DECIDED and one != other:
-            assert statement.difference is not None, "decided by its difference"
-            is_right = (statement.difference < 0) == (int(str(one)) > int(str(other)))
-            right, wrong = right + is_right, wrong + (not is_right)
-    detail = f"{right} of {right + wrong} go to the larger total degree"
+    judged = [judge(pair, rows, seeds=SEEDS) for pair in _claims(COMPARISONS).pairs]
+    detail = f"{count_as_claimed(judged)} go to the larger total degree"
     return [Statement(_ARGUED, Verdict.FACT, detail)]
 
 

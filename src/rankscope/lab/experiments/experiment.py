@@ -181,6 +181,9 @@ class Experiment:
             "needs": self.needs or "nothing",
             "title": self.title,
             "protocol": self.protocol,
+            "question": "" if self.claims is None else self.claims.question,
+            "hypothesis": "" if self.claims is None else self.claims.hypothesis,
+            "stopping": "" if self.claims is None else self.claims.stopping,
         }
 
     def _require_seeds(self, entries: tuple[Entry, ...], seeds: int) -> None:

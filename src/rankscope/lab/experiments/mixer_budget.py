@@ -19,7 +19,8 @@ from rankscope.lab.experiments.claims import Claims, Pair, Score, Statement, Ver
 from rankscope.lab.experiments.experiment import Entry, Experiment, Row, RunContext
 from rankscope.lab.experiments.figure_dots import DotFigure
 from rankscope.lab.experiments.figure_parts import Panel
-from rankscope.lab.experiments.statements import judge
+from rankscope.lab.experiments.statements import count_as_claimed, judge
+from rankscope.lab.experiments.wording import worded
 from rankscope.networks.batches import TensorData
 from rankscope.networks.datasets import load_data_set
 from rankscope.networks.degree import DegreeAttention, DegreeNetwork
@@ -98,6 +99,16 @@ KINDS = {
     "attention-degree-5": Kind(_attention(5), NUM_CLASSES, 25),
     "degree-2": Kind(_products(2), 1, 4),
     "degree-3": Kind(_products(3), 1, 9),
+}
+
+
+# As readers say them, in figures and sentences.
+LABELS = {
+    "mixer-square": "mixer with squares",
+    "mixer-gelu": "mixer with GELU",
+    "attention-degree-5": "attention of degree 5",
+    "degree-2": "layers of degree 2",
+    "degree-3": "layers of degree 3",
 }
 
 
@@ -246,7 +257,7 @@ def _is_larger(first: str, second: str) -> bool | None:
 def _pairs(score: Score = ACCURACY) -> tuple[Pair, ...]:
     return tuple(
         Pair(
-            f"{budget:,} parameters: {first} against {second}",
+            f"{budget:,} parameters: {worded(first, LABELS)} against {worded(second, LABELS)}",
             f"{first}-{budget}",
             f"{second}-{budget}",
             score,
@@ -257,42 +268,29 @@ def _pairs(score: Score = ACCURACY) -> tuple[Pair, ...]:
     )
 
 
-_ANSWER = "The answer at every budget"
+_ANSWER = "Better at every budget"
 
 
-def _by_degree(rows: Sequence[Row], score: Score = ACCURACY) -> list[Statement]:
-    """How many decided pairs of different total degrees go to the larger one."""
-    degrees = {str(row["setting"]): row.get("total degree") for row in rows}
-    right = wrong = 0
-    for pair in _pairs(score):
-        one, other = degrees.get(pair.first), degrees.get(pair.second)
-        statement = judge(pair, rows, seeds=SEEDS)
-        is_comparable = isinstance(one, int) and isinstance(other, int) and one != other
-        if statement.verdict is Verdict.DECIDED and is_comparable:
-            assert statement.difference is not None, "decided by its difference"
-            is_right = (statement.difference > 0) == (int(str(one)) > int(str(other)))
-            right, wrong = right + is_right, wrong + (not is_right)
-    detail = f"{right} of {right + wrong} go to the larger total degree"
+def _facts(rows: Sequence[Row], score: Score = ACCURACY) -> list[Statement]:
+    """How many decided pairs go to the larger total degree, and which kinds are always better."""
+    judged = [judge(pair, rows, seeds=SEEDS) for pair in _pairs(score)]
+    detail = f"{count_as_claimed(judged)} go to the larger total degree"
     return [
         Statement("Decided pairs of different total degrees", Verdict.FACT, detail),
-        Statement(_ANSWER, Verdict.FACT, _answer(rows, score)),
+        Statement(_ANSWER, Verdict.FACT, _always_better(judged)),
     ]
 
 
-def _answer(rows: Sequence[Row], score: Score) -> str:
-    """Which kind is better wherever it is compared, and what is decided nowhere."""
-    judged = [judge(pair, rows, seeds=SEEDS) for pair in _pairs(score)]
-    better, open_ones = [], []
+def _always_better(judged: Sequence[Statement]) -> str:
+    """Which kind is better than which wherever they are compared."""
+    better = []
     for number, (first, second) in enumerate(RIVALS):
         own = judged[number :: len(RIVALS)]
         differences = [each.difference or 0.0 for each in own if each.verdict is Verdict.DECIDED]
         if len(differences) == len(own) and len({x > 0 for x in differences}) == 1:
             names = (first, second) if differences[0] > 0 else (second, first)
-            better.append(f"{names[0]} is better than {names[1]}")
-        elif not differences:
-            open_ones.append(f"{first} and {second}")
-    nothing = f"nothing is decided between {', '.join(open_ones)}" if open_ones else ""
-    return "; ".join([*better, *([nothing] if nothing else [])]) or "none"
+            better.append(" than ".join(worded(name, LABELS) for name in names))
+    return "; ".join(better) or "none"
 
 
 _QUICK = replace(RECIPE, epochs=2)
@@ -333,19 +331,13 @@ MIXER_BUDGET = Experiment(
             )
             for budget in BUDGETS
         ),
-        labels={
-            "mixer-square": "mixer, squares",
-            "mixer-gelu": "mixer, GELU",
-            "attention-degree-5": "attention of degree 5",
-            "degree-2": "layers of degree 2",
-            "degree-3": "layers of degree 3",
-        },
+        labels=LABELS,
     ),
     claims=Claims(
         "Does the degree of its layers explain what a mixer can learn?",
         _pairs(),
         (ACCURACY,),
-        _by_degree,
+        _facts,
         stopping="Five seeds of every setting, whatever they say.",
         answer=_ANSWER,
         hypothesis=_HYPOTHESIS,
@@ -379,7 +371,7 @@ MIXER_BUDGET_MNIST = replace(
         "Does the degree of its layers explain what a mixer can learn, beyond a linear function?",
         _pairs(MNIST_ACCURACY),
         (MNIST_ACCURACY,),
-        partial(_by_degree, score=MNIST_ACCURACY),
+        partial(_facts, score=MNIST_ACCURACY),
         stopping="Five seeds of every setting, whatever they say.",
         answer=_ANSWER,
         hypothesis=_HYPOTHESIS,

@@ -51,20 +51,21 @@ def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
         return capitalized(str(next(iter(answers or everything), "not computed yet")))
     decided = [one for one in statements if one.verdict is Verdict.DECIDED]
     spoken = [one for one in decided if one.is_as_claimed is not None]
+    as_claimed = f" ({count_as_claimed(decided)} as claimed)" if spoken else ""
     shown = ((answers if decided else []) or spoken or decided or statements)[0]
     counts = [
         f"{sum(one.verdict is verdict for one in statements)} {verdict}"
-        f"{_as_claimed(spoken) if verdict is Verdict.DECIDED else ''}"
+        f"{as_claimed if verdict is Verdict.DECIDED else ''}"
         for verdict in Verdict
         if any(one.verdict is verdict for one in statements)
     ]
     return f"{capitalized(str(shown))} In all: {', '.join(counts)}."
 
 
-def _as_claimed(spoken: Sequence[Statement]) -> str:
-    """How many of the decided pairs that the hypothesis speaks of go its way."""
-    count = sum(one.is_as_claimed is True for one in spoken)
-    return f" ({count} of {len(spoken)} as claimed)" if spoken else ""
+def count_as_claimed(statements: Sequence[Statement]) -> str:
+    """How many of the decided pairs that the hypothesis speaks of go its way: "3 of 4"."""
+    spoken = [one.is_as_claimed for one in statements if one.is_as_claimed is not None]
+    return f"{sum(spoken)} of {len(spoken)}"
 
 
 def judge(pair: Pair, rows: Sequence[Row], *, seeds: int = 1) -> Statement:
@@ -143,15 +144,14 @@ def best_rows(score: Score, rows: Sequence[Row]) -> tuple[Statement, ...]:
     if not models:
         return ()
     best = chosen(models, key=lambda setting: means[setting])
-    detail = f"{best} with {means[best]:.4g} {score.unit}"
-    if len(models) > 1:
-        detail += f", the best of {len(models)} settings"
+    among = f", best of {len(models)} settings" if len(models) > 1 else ""
+    detail = f"{means[best]:.4g} {score.unit} ({best}{among})"
     baselines = [setting for setting in means if setting in is_baseline]
     if baselines:
         other = chosen(baselines, key=lambda setting: means[setting])
         ahead = score.is_better(means[best], means[other])
         detail += (
-            f"; the best baseline is {other} with {means[other]:.4g}, "
+            f"; the best baseline has {means[other]:.4g} ({other}), "
             f"{abs(means[best] - means[other]):.3g} {'behind' if ahead else 'ahead'}"
         )
     return (Statement(f"Best {score.column}", Verdict.FACT, detail),)

@@ -51,7 +51,23 @@ class Interval:
 
     def __str__(self) -> str:
         where = "" if self.count == self.seeds else f" ({self.count} of {self.seeds})"
-        return f"{self.mean:.4g} ± {self.half_width:.2g}{where}"
+        return f"{in_digits(self.mean, 4)} ± {in_digits(self.half_width, 2)}{where}"
+
+
+_LARGEST_IN_DIGITS = 1e9
+
+
+def in_digits(value: float, digits: int) -> str:
+    """A number with so many significant digits, and no exponent between a hundred and a billion.
+
+    Example:
+        >>> in_digits(2.50001, 4), in_digits(1_981.6, 2), in_digits(2.5e12, 2)
+        ('2.5', '2,000', '2.5e+12')
+    """
+    text = f"{value:.{digits}g}"
+    rounded = float(text)
+    is_plain = rounded.is_integer() and 100 <= abs(rounded) < _LARGEST_IN_DIGITS
+    return f"{rounded:,.0f}" if is_plain else text
 
 
 DisplayedRow = dict[str, Value | Interval]
@@ -152,7 +168,7 @@ def _text(value: Value | Interval) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return in_digits(value, 4)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
