@@ -111,7 +111,7 @@ def _said(outcome: Outcome) -> list[str]:
     claims = outcome.experiment.claims
     assert claims is not None, "statements come from claims"
     hypothesis = f" Hypothesis: {claims.hypothesis}" if claims.hypothesis else ""
-    stopping = f" Stopping rule: {claims.stopping}" if claims.stopping else ""
+    stopping = f" Stopping rule: {outcome.experiment.stopping}"
     facts = [one for one in outcome.statements if one.verdict is Verdict.FACT]
     compared = [one for one in outcome.statements if one.is_comparison]
     rule = (

@@ -70,7 +70,7 @@ def test_what_is_to_be_decided_is_said_before_and_after(
     assert main(["experiment", "show", "attention-forms"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[1:3] == [claims.question, f"Hypothesis: {claims.hypothesis}"]
-    assert f"Stopping rule: {claims.stopping}" in shown
+    assert f"Stopping rule: {experiment.stopping}" in shown
     folder = tmp_path / "attention-forms"
     folder.mkdir()
     shutil.copy(RESULTS / "attention-forms" / "results.json", folder)

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rankscope.lab.experiments import (
     NonVacuousEntry,
     Row,
     RunContext,
+    Statement,
     TrainingWorkload,
     Verdict,
     statements_of,
@@ -75,13 +77,45 @@ def test_bounds_for_chains_are_left_out_for_residual_networks(tmp_path: Path) ->
     assert not any("arora" in name for name in row)
 
 
-def test_every_bound_is_said_to_follow_the_test_error_or_not_over_seeds(row: Row) -> None:
+def test_a_bound_follows_the_test_error_only_where_it_does_so_better_than_the_training_loss() -> (
+    None
+):
     claims = BOUND_VS_TEST_ERROR.claims
     assert claims is not None
-    rows = [{**row, "seed": seed, "triangle correlation": 0.9 + 0.01 * seed} for seed in (0, 1, 2)]
-    statement = statements_of(claims, rows)[0]
-    assert (statement.verdict, statement.seeds) == (Verdict.DECIDED, 3)
-    assert "+0.91 ± 0.025 over 3 seeds" in str(statement)
+
+    def judged(found: Sequence[float], loss: list[float]) -> list[Statement]:
+        rows: list[Row] = [
+            {
+                "setting": "digits",
+                "seed": seed,
+                "triangle correlation": value,
+                "margin loss curve": loss,
+                "test error curve": [0.1, 0.2, 0.3, 0.4],
+            }
+            for seed, value in enumerate(found)
+        ]
+        return list(statements_of(claims, rows))
+
+    statement, answer = judged([0.9, 0.91, 0.92], [2.0, 4.0, 1.0, 3.0])  # which has 0
+    assert (statement.verdict, statement.is_as_claimed) == (Verdict.DECIDED, True)
+    assert statement.subject == "Digits: correlation of our triangle bound with the test error"
+    assert statement.detail == (
+        "+0.91 ± 0.025 over 3 seeds; minus that of the training loss (+0.00): +0.91 ± 0.025"
+    )
+    assert answer.detail == "in 1 of 1 settings; against it in 0"
+    statement, answer = judged([0.9, 0.91, 0.92], [1.0, 2.0, 3.0, 4.0])  # which has 1
+    assert statement.verdict is Verdict.BELOW
+    assert answer.detail == "in 0 of 1 settings; against it in 0"
+    statement, answer = judged([-0.9, -0.91, -0.92], [4.0, 3.0, 2.0, 1.0])
+    assert (statement.verdict, statement.is_as_claimed) == (Verdict.DECIDED, False)
+    assert answer.detail == "in 0 of 1 settings; against it in 1"
+
+
+def test_a_row_says_how_closely_its_bounds_follow(row: Row) -> None:
+    claims = BOUND_VS_TEST_ERROR.claims
+    assert claims is not None
+    statements = statements_of(claims, [{**row, "seed": seed} for seed in (0, 1)])
+    assert [one.subject.split(": ")[0] for one in statements[:-1]] == ["small"] * 2
 
 
 def test_every_setting_has_a_panel_with_a_line_for_each_curve(row: Row) -> None:

@@ -103,6 +103,8 @@ def test_correlations_are_over_settings_and_leave_pretrained_models_out() -> Non
     assert {answer["settings"] for answer in result} == {8}
     perfect = [answer for answer in result if answer["measure"] == "entanglement entropy"]
     assert [answer["correlation with loss"] for answer in perfect] == [-1.0] * 3
+    again = [{**one, "setting": "same network"} for one in rows if one["setting"] == "s0"]
+    assert correlation_rows([*rows, *again]) == result
 
 
 BASELINE: Row = {"setting": "baseline-3-gram", "seed": None, "test loss": 2.0}

@@ -16,9 +16,9 @@ from rankscope.lab.experiments import (
     Statement,
     Verdict,
     best_rows,
+    correlation_statement,
     headline,
     judge,
-    sign_statement,
     statements_of,
 )
 
@@ -165,10 +165,21 @@ def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
     assert headline(replace(answered, pairs=()), rows) == "All: as argued."
 
 
-def test_a_quantity_is_compared_with_zero_over_seeds() -> None:
-    assert sign_statement("it", "one", "loss", rows_of("one", [1, 1.1])).verdict is Verdict.DECIDED
-    apart = rows_of("one", [-1, 1.2])
-    assert sign_statement("it", "one", "loss", apart).verdict is Verdict.UNDECIDED
-    assert sign_statement("it", "one", "loss", apart[:1]).verdict is Verdict.SINGLE
-    assert sign_statement("it", "two", "loss", apart).verdict is Verdict.MISSING
-    assert sign_statement("it", "one", "loss", apart).to_dict()["seeds"] == 2
+def test_a_correlation_has_to_be_above_zero_and_above_what_is_there_anyway() -> None:
+    def said(found: list[float], beside: list[float], **options: bool) -> Statement:
+        return correlation_statement("it", found, beside, "the loss", **options)
+
+    ahead = said([0.8, 0.82, 0.81], [0.1, 0.1, 0.13], is_claimed=True)
+    assert (ahead.verdict, ahead.is_as_claimed, ahead.seeds) == (Verdict.DECIDED, True, 3)
+    assert ahead.detail.startswith("+0.81 ± 0.025 over 3 seeds; minus the loss (+0.11): +0.70 ± ")
+    # As close as the loss, or less; nearly always closer; closer, but not above zero.
+    assert said([0.8, 0.82], [0.8, 0.82]).verdict is Verdict.BELOW
+    assert said([0.8, 0.82], [0.9, 0.9]).verdict is Verdict.BELOW
+    assert said([0.8, 0.82, 0.81], [0.1, 0.1, 0.8]).verdict is Verdict.UNDECIDED
+    assert said([0.0, 0.3], [-0.9, -0.6]).verdict is Verdict.UNDECIDED
+    # Against it, whatever the loss does.
+    against = said([-0.8, -0.82], [-0.8, -0.82], is_claimed=True)
+    assert (against.verdict, against.is_as_claimed) == (Verdict.DECIDED, False)
+    assert said([-0.8, -0.82], [0.8, 0.82]).is_as_claimed is None
+    assert said([0.8], [0.1]).verdict is Verdict.SINGLE
+    assert said([], []).verdict is Verdict.MISSING

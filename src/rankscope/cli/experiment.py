@@ -160,7 +160,7 @@ def _print_description(name: str, *, as_json: bool) -> None:
         ("", claims.question),
         ("Hypothesis: ", claims.hypothesis),
         ("", experiment.protocol),
-        ("Stopping rule: ", claims.stopping),
+        ("Stopping rule: ", experiment.stopping),
     ):
         if text:
             console.print_text(f"{label}{text}")

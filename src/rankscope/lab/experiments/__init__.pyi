@@ -104,10 +104,10 @@ from .sequential_vs_end_to_end import SamplesEntry as SamplesEntry
 from .sequential_vs_end_to_end import ScratchEntry as ScratchEntry
 from .spectrum_predicts_loss import SpectrumEntry as SpectrumEntry
 from .statements import best_rows as best_rows
+from .statements import correlation_statement as correlation_statement
 from .statements import count_as_claimed as count_as_claimed
 from .statements import headline as headline
 from .statements import judge as judge
-from .statements import sign_statement as sign_statement
 from .statements import statements_of as statements_of
 from .table import Interval as Interval
 from .table import in_digits as in_digits

@@ -127,7 +127,6 @@ def _claims() -> Claims:
             if kind == "language" or name in _PUBLISHED
         ),
         tuple(SCORES.values()),
-        stopping="Three seeds of every setting, whatever they say.",
         hypothesis="CP attention with as many weights is better than multi-head attention, and "
         "with 1 / D of them nearly as good (Huang 2021).",
     )

@@ -221,7 +221,6 @@ EMBEDDING_BOTTLENECK = Experiment(
         _embedding_pairs(),
         (LOSS,),
         exact_ranks,
-        stopping="Three seeds of every setting, whatever they say.",
         hypothesis="At a small embedding rank width is wasted and depth is not: of two models of "
         "equal size the deeper one is better (Wies et al. 2021).",
     ),
@@ -343,7 +342,6 @@ HEAD_BOTTLENECK = Experiment(
         _head_pairs(),
         (LOSS,),
         exact_ranks,
-        stopping="Three seeds of every setting, whatever they say.",
         hypothesis="Channels of attention beyond the width are wasted: at equal size a model with "
         "more of them is worse (Wies et al. 2021).",
     ),

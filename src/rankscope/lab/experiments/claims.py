@@ -135,7 +135,8 @@ class Claims:
         pairs: in the order of their weight; the first one is the headline.
         scores: whose best rows are named.
         facts: further statements that follow from the rows.
-        stopping: when no more rows are computed, as it was written down before.
+        stopping: when no more rows are computed, as it was written down before; empty for all rows
+            with all seeds, see `Experiment.stopping`.
         answer: the subject of the fact that answers the question; empty for the first decided pair.
         hypothesis: what the source says, in one sentence that the rows could refute; empty if it
             only asks.

@@ -204,7 +204,6 @@ def _core_claims(data_set: str, *further: Pair) -> Claims:
         "Do trains with equal cores read digits worse?",
         (equal, *further),
         (score,),
-        stopping="All seeds of every setting, whatever they say.",
         hypothesis="A train with equal cores reads digits worse than one with different cores "
         "(Alkin 2024).",
     )
@@ -377,7 +376,6 @@ def _form_claims() -> Claims:
             for group, title, data_set in groups
             for one, first, other, second in _FORM_PAIRS
         ),
-        stopping="Three seeds of every setting, whatever they say.",
         hypothesis="With as many parameters, trees and trains, which need exponentially many "
         "products as a sum, learn better than a sum (suggested by Cohen et al. 2016).",
     )

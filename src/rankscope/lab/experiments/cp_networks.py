@@ -349,14 +349,13 @@ CP_LAYERS_ACCURACY = Experiment(
         "Do CP layers cost accuracy at an equal number of parameters?",
         tuple(
             Pair(
-                f"{data_set}: CP layers against plain ones",
+                f"{worded(data_set)}: CP layers against plain ones",
                 f"{data_set}-cp",
                 f"{data_set}-plain",
                 accuracy_of(data_set),
             )
             for data_set in ("digits", "fashion-mnist", "cifar10")
         ),
-        stopping="Five seeds of every setting, whatever they say.",
         hypothesis="CP layers cost no accuracy at an equal number of parameters (Li et al. 2020).",
     ),
 )

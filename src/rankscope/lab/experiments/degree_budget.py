@@ -484,7 +484,6 @@ def _claims(comparisons: Sequence[Comparison]) -> Claims:
         tuple(pairs),
         (_score(MNIST),),
         _as_argued,
-        stopping="Five seeds of every setting, whatever they say.",
         answer=_ARGUED,
         hypothesis="Of networks with as many matrices and parameters the one of the largest total "
         "degree learns best, so one of degree 3 where that is its own (Navon 2021).",

@@ -201,7 +201,6 @@ _CLAIMS = Claims(
     (LOSS,),
     crossing_facts,
     answer=_ANSWER,
-    stopping="Three seeds of every setting, whatever they say.",
     hypothesis="More layers are worse below a size and better above it, and that size grows with "
     "depth (Levine et al. 2020).",
 )

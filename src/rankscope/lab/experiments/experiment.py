@@ -38,6 +38,7 @@ SummarizeRows = Callable[[Sequence[Row]], Sequence[Row]]
 
 KEPT = "kept"
 _QUICK_SEEDS = 2
+_NUMBERS = {2: "Two", 3: "Three", 5: "Five"}
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, which differs between processes
 
 
@@ -183,8 +184,18 @@ class Experiment:
             "protocol": self.protocol,
             "question": "" if self.claims is None else self.claims.question,
             "hypothesis": "" if self.claims is None else self.claims.hypothesis,
-            "stopping": "" if self.claims is None else self.claims.stopping,
+            "stopping": self.stopping,
         }
+
+    @property
+    def stopping(self) -> str:
+        """When no more rows are computed: once every row with every seed is there."""
+        if self.claims is not None and self.claims.stopping:
+            return self.claims.stopping
+        if self.seeds == 1:
+            return "Every row once, whatever they say."
+        number = _NUMBERS.get(self.seeds, str(self.seeds))
+        return f"{number} seeds of every setting, whatever they say."
 
     def _require_seeds(self, entries: tuple[Entry, ...], seeds: int) -> None:
         if seeds < 1:

@@ -376,7 +376,6 @@ FEATURE_ORDER = Experiment(
         _pairs(),
         (Score("test accuracy", "percent", is_lower_better=False),),
         facts=_entropies,
-        stopping="Five seeds of every setting, whatever they say.",
         hypothesis="Local networks learn better from features reordered by correlations than from "
         "shuffled ones (Alexander et al. 2023).",
     ),

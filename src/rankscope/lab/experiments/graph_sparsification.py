@@ -311,7 +311,6 @@ GRAPH_SPARSIFICATION = Experiment(
         "Does removing edges by walk index cost a graph network less than other rules?",
         _pairs(),
         (Score("accuracy", "percent", is_lower_better=False),),
-        stopping="Five seeds of every setting, whatever they say.",
         hypothesis="Removing edges by walk index costs less accuracy than removing them at random "
         "or by spectral sparsification (Razin et al. 2022).",
     ),

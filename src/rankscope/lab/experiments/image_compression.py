@@ -456,7 +456,6 @@ CIFAR10_COMPRESSION = Experiment(
         scores=(ACCURACY,),
         facts=beside_published,
         answer=_ANSWER,
-        stopping="One run of every setting.",
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=_QUICK,

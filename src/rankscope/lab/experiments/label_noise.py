@@ -324,7 +324,6 @@ LABEL_NOISE = Experiment(
             )
             for noise in NOISES
         ),
-        stopping="Three seeds of every setting, whatever they say.",
         hypothesis=_HYPOTHESIS,
     ),
     needs="FashionMNIST/raw",
@@ -385,7 +384,6 @@ LABEL_NOISE_CIFAR10 = Experiment(
             for noise in CIFAR10_NOISES
         ),
         facts=spectrum_facts,
-        stopping="Three seeds of every setting, whatever they say.",
         hypothesis=_HYPOTHESIS,
     ),
     needs="cifar-10-batches-bin",

@@ -194,7 +194,6 @@ SEQUENTIAL_VS_END_TO_END = Experiment(
             )
             for samples in _SAMPLES
         ),
-        stopping="One run of every cell.",
     ),
     needs="CIFAR-10 (binary) and the published ResNet-32",
     quick=(*_cells(DIGITS, (1_000,)), *_scratch_cells(DIGITS, (1_000,))),

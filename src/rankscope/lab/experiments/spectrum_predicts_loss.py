@@ -6,7 +6,6 @@ correlated with it, beside two rules that look at no spectrum: the size of the m
 matrices of the same kind lose in the other blocks.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -219,11 +218,10 @@ def _said(rows: Sequence[Row]) -> list[Statement]:
             alone.append(value)
     if not results:
         return []
-    counts = Counter(one.verdict for one in results)
+    decided = sum(one.verdict is Verdict.DECIDED for one in results)
     detail = (
-        f"{counts[Verdict.DECIDED]} of {len(results)} ({counts[Verdict.UNDECIDED]} undecided, "
-        f"{counts[Verdict.BELOW]} tell less); alone they correlate {min(alone):+.2f} to "
-        f"{max(alone):+.2f} with the loss, the kind {min(kinds):+.2f} to {max(kinds):+.2f}"
+        f"{decided} of {len(results)}; alone they correlate {min(alone):+.2f} to {max(alone):+.2f} "
+        f"with the loss, the kind {min(kinds):+.2f} to {max(kinds):+.2f}"
     )
     return [*results, Statement(_ANSWER, Verdict.FACT, detail)]
 

@@ -40,19 +40,20 @@ def statements_of(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> tup
 
 
 def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
-    """The answer, or the first pair that is decided, and how many pairs are.
+    """The answer, or the first comparison that is decided, and how many are.
 
-    Of the decided pairs those come first that the hypothesis speaks of.
+    Of the decided ones those come first that the hypothesis speaks of.
     """
     everything = statements_of(claims, rows, seeds=seeds)
-    statements = everything[: len(claims.pairs)]
+    statements = [one for one in everything if one.verdict is not Verdict.FACT]
     answers = [one for one in everything if one.subject == claims.answer]
     if not statements:
         return capitalized(str(next(iter(answers or everything), "not computed yet")))
     decided = [one for one in statements if one.verdict is Verdict.DECIDED]
     spoken = [one for one in decided if one.is_as_claimed is not None]
     as_claimed = f" ({count_as_claimed(decided)} as claimed)" if spoken else ""
-    shown = ((answers if decided else []) or spoken or decided or statements)[0]
+    is_answered = bool(decided) or not claims.pairs
+    shown = ((answers if is_answered else []) or spoken or decided or statements)[0]
     counts = [
         f"{sum(one.verdict is verdict for one in statements)} {verdict}"
         f"{as_claimed if verdict is Verdict.DECIDED else ''}"
@@ -178,12 +179,38 @@ def _values(rows: Sequence[Row], setting: str, column: str) -> dict[int, float]:
     return results
 
 
-def sign_statement(subject: str, setting: str, column: str, rows: Sequence[Row]) -> Statement:
-    """Whether a quantity with one value for each seed differs from 0."""
-    values = [*_values(rows, setting, column).values()]
-    if len(values) < 2:
-        return Statement(subject, Verdict.MISSING if not values else Verdict.SINGLE, "")
-    interval = Interval.of(values, seeds=len(values))
-    verdict = Verdict.DECIDED if abs(interval.mean) > interval.half_width else Verdict.UNDECIDED
-    detail = f"{interval.mean:+.2f} ± {interval.half_width:.2g} over {len(values)} seeds"
-    return Statement(subject, verdict, detail, interval.mean, interval.half_width, len(values))
+def correlation_statement(
+    subject: str,
+    found: Sequence[float],
+    beside: Sequence[float],
+    what: str,
+    *,
+    is_claimed: bool = False,
+) -> Statement:
+    """Whether a correlation is above 0, and above that of what anyone has anyway.
+
+    Args:
+        subject: whose correlation it is.
+        found: one for each seed.
+        beside: the correlation that is there anyway, of the same seeds.
+        what: that one is of.
+        is_claimed: whether the hypothesis has the correlation above 0.
+    """
+    if len(found) < 2:
+        return Statement(subject, Verdict.SINGLE if found else Verdict.MISSING, "")
+    count = len(found)
+    own = Interval.of(found, seeds=count)
+    ahead = Interval.of(
+        [one - other for one, other in zip(found, beside, strict=True)], seeds=count
+    )
+    detail = (
+        f"{own.mean:+.2f} ± {own.half_width:.2g} over {count} seeds; minus {what} "
+        f"({statistics.fmean(beside):+.2f}): {ahead.mean:+.2f} ± {ahead.half_width:.2g}"
+    )
+    is_above = own.mean > own.half_width and ahead.mean > ahead.half_width
+    is_opposite = own.mean < -own.half_width  # which needs no baseline to be seen
+    verdict = Verdict.UNDECIDED if ahead.mean > 0 else Verdict.BELOW
+    if is_above or is_opposite:
+        verdict = Verdict.DECIDED
+    is_as_claimed = own.mean > 0 if is_claimed and verdict is Verdict.DECIDED else None
+    return Statement(subject, verdict, detail, own.mean, own.half_width, count, is_as_claimed)
