@@ -127,6 +127,15 @@ def test_the_best_is_of_all_rows_and_beside_the_best_baseline() -> None:
     assert best_rows(PLAIN, [BASELINE]) == ()
     (statement,) = best_rows(replace(PLAIN, prefix="on"), rows)
     assert statement.detail.startswith("2 nats (one); the best baseline")
+    # Percentages differ by points.
+    points = Score("loss", "points")
+    assert best_rows(points, rows)[0].detail.startswith("1.6 percent (two, ")
+    assert " points over 2 seeds" in judge(Pair("it", "one", "two", points), rows).detail
+
+
+def test_differences_that_only_rounding_leaves_are_none() -> None:
+    rows = [*rows_of("one", [0.1 + 0.2, 1.0]), *rows_of("two", [0.3, 1.0])]
+    assert judge(Pair("it", "one", "two", PLAIN), rows).detail.startswith("+0 ± ")
 
 
 @pytest.mark.parametrize("is_claimed_better", [True, False])

@@ -26,7 +26,7 @@ class Score:
 
     Args:
         column: its name in the rows.
-        unit: of its numbers.
+        unit: of its differences, "points" for those of percentages.
         is_lower_better: as losses are, and accuracies are not.
         baseline: the setting of a baseline that ignores the property in question, or a number; None
             if there is none.
@@ -41,6 +41,11 @@ class Score:
     baseline: str | float | None = None
     why: str = ""
     prefix: str = ""
+
+    @property
+    def own_unit(self) -> str:
+        """The unit of its numbers."""
+        return "percent" if self.unit == "points" else self.unit
 
     def is_better(self, one: float, other: float) -> bool:
         """Whether the first number is strictly better."""

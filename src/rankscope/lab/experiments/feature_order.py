@@ -301,7 +301,7 @@ _TABLES = (TableName.MNIST, TableName.CANCER)
 def _pairs() -> tuple[Pair, ...]:
     pairs = []
     for table in _TABLES:
-        score = Score("test accuracy", "percent", is_lower_better=False,
+        score = Score("test accuracy", "points", is_lower_better=False,
                       baseline=f"baseline-{table}-logistic-regression")  # fmt: skip
         for model in ModelName:
             for first, second in (
@@ -374,7 +374,7 @@ FEATURE_ORDER = Experiment(
     claims=Claims(
         "Do local networks learn better if features are reordered by correlations?",
         _pairs(),
-        (Score("test accuracy", "percent", is_lower_better=False),),
+        (Score("test accuracy", "points", is_lower_better=False),),
         facts=_entropies,
         hypothesis="Local networks learn better from features reordered by correlations than from "
         "shuffled ones (Alexander et al. 2023).",

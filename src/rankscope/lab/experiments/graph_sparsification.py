@@ -248,7 +248,7 @@ def entries(graphs: tuple[GraphName, ...], shares: tuple[float, ...]) -> tuple[E
 def _pairs() -> tuple[Pair, ...]:
     pairs = []
     for graph in (GraphName.BLOCKS, GraphName.DIGITS, GraphName.KARATE):
-        score = Score("accuracy", "percent", is_lower_better=False,
+        score = Score("accuracy", "points", is_lower_better=False,
                       baseline=f"baseline-{graph}-no-edges")  # fmt: skip
         for share in reversed(SHARES):
             for first, second in (
@@ -310,7 +310,7 @@ GRAPH_SPARSIFICATION = Experiment(
     claims=Claims(
         "Does removing edges by walk index cost a graph network less than other rules?",
         _pairs(),
-        (Score("accuracy", "percent", is_lower_better=False),),
+        (Score("accuracy", "points", is_lower_better=False),),
         hypothesis="Removing edges by walk index costs less accuracy than removing them at random "
         "or by spectral sparsification (Razin et al. 2022).",
     ),

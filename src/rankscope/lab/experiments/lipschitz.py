@@ -492,7 +492,7 @@ LIPSCHITZ_CIFAR10_LONGER = Experiment(
     claims=Claims(
         "How accurate and how provably robust is a norm-preserving network after hours?",
         scores=tuple(
-            Score(column, "percent", is_lower_better=False)
+            Score(column, "points", is_lower_better=False)
             for column in ("clean", "certified 36/255")
         ),
         facts=facts,

@@ -117,7 +117,8 @@ def _decide(pair: Pair, differences: Sequence[float]) -> Statement:
     """What the differences of at least two seeds say, baselines aside."""
     score, count = pair.score, len(differences)
     interval = Interval.of(differences, seeds=count)
-    detail = f"{interval.mean:+.3g} ± {interval.half_width:.2g} {score.unit} over {count} seeds"
+    mean = round(interval.mean, 12) + 0.0  # without what is left of equal numbers
+    detail = f"{mean:+.3g} ± {interval.half_width:.2g} {score.unit} over {count} seeds"
     numbers = (interval.mean, interval.half_width, count)
     if abs(interval.mean) <= interval.half_width:
         return Statement(pair.subject, Verdict.UNDECIDED, detail, *numbers)
@@ -146,7 +147,7 @@ def best_rows(score: Score, rows: Sequence[Row]) -> tuple[Statement, ...]:
         return ()
     best = chosen(models, key=lambda setting: means[setting])
     among = f", best of {len(models)} settings" if len(models) > 1 else ""
-    detail = f"{means[best]:.4g} {score.unit} ({best}{among})"
+    detail = f"{means[best]:.4g} {score.own_unit} ({best}{among})"
     baselines = [setting for setting in means if setting in is_baseline]
     if baselines:
         other = chosen(baselines, key=lambda setting: means[setting])
