@@ -128,7 +128,7 @@ def test_every_setting_has_a_panel_with_a_line_for_each_curve(row: Row) -> None:
     assert len(figure.axes[0].lines) == len([name for name in curves if name.endswith(" curve")])
 
 
-_DRAWN = ("test error", "triangle", "exact", "measured", "arora-order")
+_DRAWN = ("test error", "margin loss", "triangle", "exact", "measured", "arora-order")
 
 
 def test_noise_changes_what_is_learned_but_not_what_is_tested(tmp_path: Path) -> None:

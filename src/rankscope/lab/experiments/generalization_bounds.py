@@ -242,13 +242,14 @@ BOUND_VS_TEST_ERROR = Experiment(
         "measured correlation",
     ),
     figure=CurveFigure(
-        tuple(f"{name} curve" for name in (TEST_ERROR, *BOUNDS)),
+        tuple(f"{name} curve" for name in (TEST_ERROR, MARGIN_LOSS, *BOUNDS)),
         ("epoch", "error, and bounds up to constants"),
         across="epochs",
         is_logarithmic=True,
         panels=tuple(Panel(title, setting) for setting, title in _TITLES.items()),
         labels={
             "test error curve": "test error",
+            "margin loss curve": "training loss",
             "triangle curve": "ours, triangle form",
             "exact curve": "ours, exact form",
             "measured curve": "ours, measured form",
