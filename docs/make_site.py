@@ -79,14 +79,20 @@ def main(target: Path) -> None:
 
 
 def configuration() -> str:
-    """The configuration, with pages of docs/ that it does not name among the guides."""
+    """The configuration, with the pages that it does not name by their titles."""
     text = (ROOT / "zensical.toml").read_text(encoding="utf-8")
-    entries = []
-    for page in sorted(DOCS.glob("*.md")):
-        if f'"{page.name}"' not in text:
-            title = page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-            entries.append(f"    {{ {json.dumps(title)} = {json.dumps(page.name)} }},")
-    return text.replace("    # other pages of docs/, by their titles", "\n".join(entries))
+    for place, pages in (
+        ("    # other pages of docs/, by their titles", DOCS.glob("*.md")),
+        ("    # pages of docs/experiments/, by their titles", DOCS.glob("experiments/*.md")),
+    ):
+        entries = []
+        for page in sorted(pages):
+            path = page.relative_to(DOCS).as_posix()
+            if f'"{path}"' not in text:
+                title = page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+                entries.append(f"    {{ {json.dumps(title)} = {json.dumps(path)} }},")
+        text = text.replace(place, "\n".join(entries))
+    return text
 
 
 def _bring_along(page: Path, pages: Path) -> None:

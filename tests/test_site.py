@@ -83,5 +83,6 @@ def test_every_page_is_in_the_navigation() -> None:
     config = script().configuration()
     for page in (ROOT / "docs").glob("*.md"):
         assert f'"{page.name}"' in config, page.name
-    for page in (ROOT / "docs" / "questions").glob("*.md"):
-        assert f'"questions/{page.name}"' in config, page.name
+    for folder in ("questions", "experiments"):
+        for page in (ROOT / "docs" / folder).glob("*.md"):
+            assert f'"{folder}/{page.name}"' in config, page.name
