@@ -165,6 +165,9 @@ def test_a_headline_counts_verdicts_and_shows_what_decides() -> None:
     assert line.startswith("B: -1 ± ")
     assert line.endswith(", better: decided. In all: 1 decided, 1 undecided.")
     assert len(statements_of(claims, rows)) == 3
+    # What the hypothesis speaks of, be it undecided.
+    asked = replace(claims, pairs=(replace(pairs[0], is_claimed_better=True), pairs[1]))
+    assert headline(asked, rows).startswith("A: -0.45 ± ")
     assert headline(claims, []) == "A: not computed yet. In all: 2 not computed yet."
     assert headline(Claims("What?", facts=lambda _: ()), rows) == "Not computed yet"
     answered = replace(

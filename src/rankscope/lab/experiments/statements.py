@@ -42,7 +42,7 @@ def statements_of(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> tup
 def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
     """The answer, or the first comparison that is decided, and how many are.
 
-    Of the decided ones those come first that the hypothesis speaks of.
+    What the hypothesis speaks of comes first, be it decided or not.
     """
     everything = statements_of(claims, rows, seeds=seeds)
     statements = [one for one in everything if one.verdict is not Verdict.FACT]
@@ -52,8 +52,13 @@ def headline(claims: Claims, rows: Sequence[Row], *, seeds: int = 1) -> str:
     decided = [one for one in statements if one.verdict is Verdict.DECIDED]
     spoken = [one for one in decided if one.is_as_claimed is not None]
     as_claimed = f" ({count_as_claimed(decided)} as claimed)" if spoken else ""
+    asked = [
+        statement
+        for pair, statement in zip(claims.pairs, everything, strict=False)
+        if pair.is_claimed_better is not None
+    ]
     is_answered = bool(decided) or not claims.pairs
-    shown = ((answers if is_answered else []) or spoken or decided or statements)[0]
+    shown = ((answers if is_answered else []) or spoken or asked or decided or statements)[0]
     counts = [
         f"{sum(one.verdict is verdict for one in statements)} {verdict}"
         f"{as_claimed if verdict is Verdict.DECIDED else ''}"
