@@ -268,7 +268,7 @@ def _pairs(score: Score = ACCURACY) -> tuple[Pair, ...]:
     )
 
 
-_ANSWER = "Better at every budget"
+_ANSWER = "Decided pairs of different total degrees"
 
 
 def _facts(rows: Sequence[Row], score: Score = ACCURACY) -> list[Statement]:
@@ -276,8 +276,8 @@ def _facts(rows: Sequence[Row], score: Score = ACCURACY) -> list[Statement]:
     judged = [judge(pair, rows, seeds=SEEDS) for pair in _pairs(score)]
     detail = f"{count_as_claimed(judged)} go to the larger total degree"
     return [
-        Statement("Decided pairs of different total degrees", Verdict.FACT, detail),
-        Statement(_ANSWER, Verdict.FACT, _always_better(judged)),
+        Statement(_ANSWER, Verdict.FACT, detail),
+        Statement("Better at every budget", Verdict.FACT, _always_better(judged)),
     ]
 
 
