@@ -160,17 +160,16 @@ def _follows(rows: Sequence[Row]) -> list[Statement]:
     """
     results: dict[str, list[Statement]] = {}
     for setting in dict.fromkeys(str(row["setting"]) for row in rows):
-        own = [row for row in rows if row["setting"] == setting]
-        alone = [_correlation(row, f"{MARGIN_LOSS} curve") for row in own]
         for name, whose in _FOLLOWING.items():
-            found = [row[f"{name} correlation"] for row in own if f"{name} correlation" in row]
-            if found:
+            column = f"{name} correlation"
+            own = [row for row in rows if row["setting"] == setting and column in row]
+            if own:
                 results.setdefault(name, []).append(
                     correlation_statement(
                         f"{_TITLES.get(setting, setting)}: correlation of {whose} bound with the "
                         "test error",
-                        [float(str(value)) for value in found],
-                        alone,
+                        [float(str(row[column])) for row in own],
+                        [_correlation(row, f"{MARGIN_LOSS} curve") for row in own],
                         "that of the training loss",
                         is_claimed=name == _OURS,
                     )
