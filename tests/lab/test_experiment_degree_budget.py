@@ -16,6 +16,7 @@ from rankscope.lab.experiments import (
     Row,
     RunContext,
     WaveTask,
+    statements_of,
 )
 from rankscope.lab.experiments.degree_budget import (
     BASELINES,
@@ -202,3 +203,29 @@ def test_every_comparison_gets_a_panel_with_its_errors_over_the_degrees() -> Non
         (means,) = [line for line in panel.lines if line.get_linestyle() == "-"]
         assert list(means.get_xdata()) == [2.0, math.e, 3.0]
         assert list(means.get_ydata()) == pytest.approx([0.505, 0.1, 0.305])
+
+
+def test_the_answer_counts_pairs_of_different_total_degrees_and_those_with_gelu() -> None:
+    claims = DEGREE_BUDGET.claims
+    assert claims is not None
+    by_subject = {pair.subject: pair for pair in claims.pairs}
+    rows: list[Row] = [
+        {"setting": baseline.name, "seed": None, "baseline": "linear", "relative error": 1.0}
+        for baseline in BASELINES
+    ]
+    for subject, first, second in (
+        ("Cubic polynomial, 3 matrices: degree 3 (total 3) against 2 (total 2)", 0.9, 0.5),
+        ("Waves, 6 matrices, GELU: degree 3 against 4", 0.5, 0.9),  # total degree 9 against 4
+        ("Waves, 6 matrices, GELU: degree 3 against e", 0.5, 0.9),  # total degree 9 of both
+    ):
+        pair = by_subject[subject]
+        for setting, error in ((pair.first, first), (pair.second, second)):
+            rows += [
+                {"setting": setting, "seed": seed, "relative error": error + seed / 1000}
+                for seed in range(DEGREE_BUDGET.seeds)
+            ]
+    facts = {one.subject: one.detail for one in statements_of(claims, rows, seeds=5)}
+    assert facts["Decided pairs of different total degrees"] == (
+        "1 of 2 go to the larger total degree; with a GELU after every layer 1 of 6 pairs are "
+        "decided"
+    )

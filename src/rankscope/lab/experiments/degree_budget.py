@@ -503,8 +503,19 @@ def _is_larger(budget: Budget, one: float, other: float) -> bool | None:
 
 def _as_argued(rows: Sequence[Row]) -> list[Statement]:
     """How many decided pairs go as the total degree says, those of equal ones left out."""
-    judged = [judge(pair, rows, seeds=SEEDS) for pair in _claims(COMPARISONS).pairs]
-    detail = f"{count_as_claimed(judged)} go to the larger total degree"
+    judged, with_gelu = (
+        [
+            judge(pair, rows, seeds=SEEDS)
+            for pair in _claims([one for one in COMPARISONS if one.is_activated in kinds]).pairs
+            if pair.is_claimed_better is not None
+        ]
+        for kinds in ((True, False), (True,))
+    )
+    decided = sum(one.verdict is Verdict.DECIDED for one in with_gelu)
+    detail = (
+        f"{count_as_claimed(judged)} go to the larger total degree; with a GELU after every layer "
+        f"{decided} of {len(with_gelu)} pairs are decided"
+    )
     return [Statement(_ARGUED, Verdict.FACT, detail)]
 
 
