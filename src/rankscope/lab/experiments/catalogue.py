@@ -94,7 +94,7 @@ _EXPERIMENTS = (
         "sequential-vs-end-to-end",
         "sequential_vs_end_to_end",
         "ResNet-32 on CIFAR-10 at 10 %: accuracy in percent against samples processed",
-        20,
+        56,
         needs="CIFAR-10 (binary) and the published ResNet-32",
     ),
     ListedExperiment(
