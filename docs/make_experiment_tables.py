@@ -169,12 +169,15 @@ def training_speeds() -> str:
         "share of the product's rate": "{:.2f}",
         "wanted": "{:.2f}",
         "own products over step": "{:.2f}",
+        "compiled": "{:.2f}",
     }
     lines = [f"| network | {' | '.join(columns)} |", f"|---{'|---' * len(columns)}|"]
     rows = [json.loads(line) for line in _SPEEDS.read_text("utf-8").splitlines()]
     newest = {row["case"]: row for row in rows if set(columns) <= set(row)}
     for case, row in newest.items():
-        cells = (form.format(row[name]) for name, form in columns.items())
+        cells = (
+            "-" if row[name] is None else form.format(row[name]) for name, form in columns.items()
+        )
         lines.append(f"| {case} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
