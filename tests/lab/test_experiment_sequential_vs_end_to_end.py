@@ -44,6 +44,20 @@ def test_from_scratch_nothing_comes_from_the_trained_network(tmp_path: Path) -> 
         assert not torch.equal(started[name].weight, trained.weight)
 
 
+def test_seeds_draw_the_samples_and_not_the_decomposition(tmp_path: Path) -> None:
+    recipe = replace(SOURCE_RECIPE, batch_size=50)
+    rows = [
+        replace(
+            SamplesEntry(DIGITS, "tensor-train", Protocol.END_TO_END, 500, recipe), seed=seed
+        ).run(RunContext(tmp_path / f"{place}", None, 60.0))
+        for place, seed in enumerate((0, 0, 1, 2))
+    ]
+    first, again, *others = (number(row["accuracy"]) for row in rows)
+    assert first == again
+    assert {first} != {first, *others}
+    assert len({row["accuracy before"] for row in rows}) == 1
+
+
 def test_stages_cannot_be_fitted_from_scratch() -> None:
     with pytest.raises(ExperimentError, match="end to end, not by the protocol sequential"):
         ScratchEntry(DIGITS, "tensor-train", Protocol.SEQUENTIAL, 500)
